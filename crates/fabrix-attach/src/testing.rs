@@ -12,12 +12,12 @@ pub(crate) struct Slow {
     pub(crate) geometry: Geometry,
     pub(crate) identity: Identity,
     pub(crate) takes_registered: bool,
-    pub(crate) asked: Asked,
+    pub(crate) submitted: Submitted,
 }
 
 /// Submitted requests without an answer.
 #[derive(Clone, Default)]
-pub(crate) struct Asked(Arc<Mutex<Vec<AtDisk>>>);
+pub(crate) struct Submitted(Arc<Mutex<Vec<AtDisk>>>);
 
 /// A request, with the first byte of a write's buffer or with the registered memory.
 #[derive(Clone, Copy)]
@@ -34,12 +34,12 @@ impl Slow {
             geometry,
             identity: Identity::derive("slow", "slow", "slow"),
             takes_registered: false,
-            asked: Asked::default(),
+            submitted: Submitted::default(),
         }
     }
 }
 
-impl Asked {
+impl Submitted {
     pub(crate) fn count(&self) -> usize {
         self.list().len()
     }
@@ -69,7 +69,7 @@ impl Device for Slow {
     }
 
     fn open(&self, _shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        Ok(Box::new(SlowChannel(self.asked.clone())))
+        Ok(Box::new(SlowChannel(self.submitted.clone())))
     }
 
     fn takes_registered(&self) -> bool {
@@ -77,15 +77,15 @@ impl Device for Slow {
     }
 }
 
-struct SlowChannel(Asked);
+struct SlowChannel(Submitted);
 
 impl Channel for SlowChannel {
     fn submit<'a>(&mut self, _shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let mut asked = self.0.list();
-        if asked.len() == 2 {
+        let mut submitted = self.0.list();
+        if submitted.len() == 2 {
             return Submit::Busy(request);
         }
-        asked.push(AtDisk {
+        submitted.push(AtDisk {
             token: request.token,
             operation: request.operation,
             byte: match &request.payload {

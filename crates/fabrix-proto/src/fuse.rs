@@ -94,26 +94,26 @@ pub enum Operation {
     Broken,
 }
 
-/// One message: what is asked, and the number for its answer. None: not even a header.
+/// Parses a message: the number for its answer, and its operation. None: not even a header.
 #[must_use]
 pub fn parse(message: &[u8]) -> Option<(u64, Operation)> {
     let (header, body) = InHeader::read_from_prefix(message).ok()?;
-    Some((header.unique, asked(&header, body, None)))
+    Some((header.unique, operation(&header, body, None)))
 }
 
-/// What is asked, from the body of a message. `apart`: so many bytes of data do not follow there
+/// The operation of a message with this body. `apart`: so many bytes of data do not follow there
 /// but lie elsewhere.
-fn asked(header: &InHeader, body: &[u8], apart: Option<usize>) -> Operation {
-    let asked = body_of(header.opcode, body, apart).unwrap_or(Operation::Broken);
-    if header.node != FILE_NODE && needs_node(asked) {
+fn operation(header: &InHeader, body: &[u8], apart: Option<usize>) -> Operation {
+    let operation = body_of(header.opcode, body, apart).unwrap_or(Operation::Broken);
+    if header.node != FILE_NODE && needs_node(operation) {
         return Operation::Broken;
     }
-    asked
+    operation
 }
 
-fn needs_node(asked: Operation) -> bool {
+fn needs_node(operation: Operation) -> bool {
     matches!(
-        asked,
+        operation,
         Operation::Attributes
             | Operation::Change { .. }
             | Operation::Open
@@ -247,11 +247,14 @@ mod tests {
     #[test]
     fn a_write_brings_as_much_as_it_says() {
         let whole = [&write(512, 4)[..], &[1, 2, 3, 4]].concat();
-        let asked = Operation::Write {
+        let operation = Operation::Write {
             offset: 512,
             bytes: 4,
         };
-        assert_eq!(parse(&message(opcode::WRITE, 1, &whole)), Some((9, asked)));
+        assert_eq!(
+            parse(&message(opcode::WRITE, 1, &whole)),
+            Some((9, operation))
+        );
         for bytes in [3, 5] {
             let wrong = [&write(512, bytes)[..], &[1, 2, 3, 4]].concat();
             let parsed = parse(&message(opcode::WRITE, 1, &wrong));
@@ -275,7 +278,7 @@ mod tests {
                 mode,
                 padding: 0,
             };
-            parse(&message(opcode::FALLOCATE, 1, range.as_bytes())).map(|(_, asked)| asked)
+            parse(&message(opcode::FALLOCATE, 1, range.as_bytes())).map(|(_, operation)| operation)
         };
         let zero = |punch| {
             Some(Operation::Zero {

@@ -74,11 +74,11 @@ impl FuseFile {
         if let Some(why) = known {
             let _first = over_uring.set(Err(why));
         }
-        let asked = Arc::clone(&over_uring);
+        let shard_over_uring = Arc::clone(&over_uring);
         let task = on_shard(remote, move |shard| {
             // Without this privilege a memory shortage can block the server. It works nevertheless.
             let _unprivileged = fabrix_rt::process::carries_io();
-            Server::open(shard, disk, device, owner, (on_event, asked))
+            Server::open(shard, disk, device, owner, (on_event, shard_over_uring))
         })??;
         Ok(Self {
             remote: remote.clone(),

@@ -219,20 +219,20 @@ impl Server {
 
     /// Executes the request of a message, or starts it.
     fn message(&mut self, shard: &mut Shard, buf: Buf, bytes: usize) -> AfterMessage {
-        let Some((unique, asked)) = fuse::parse(&buf.bytes()[..bytes]) else {
+        let Some((unique, operation)) = fuse::parse(&buf.bytes()[..bytes]) else {
             return AfterMessage::Reuse(buf);
         };
         let requester = Requester {
             unique,
             entry: None,
         };
-        match asked {
-            Operation::Init { .. } => self.init(shard, unique, asked),
+        match operation {
+            Operation::Init { .. } => self.init(shard, unique, operation),
             Operation::Unanswered => {}
             Operation::Destroy => return AfterMessage::Unmounted,
             _ => {
                 return self
-                    .act(shard, requester, asked, Some(buf))
+                    .act(shard, requester, operation, Some(buf))
                     .map_or(AfterMessage::Keep, AfterMessage::Reuse);
             }
         }
@@ -245,11 +245,11 @@ impl Server {
         &mut self,
         shard: &mut Shard,
         requester: Requester,
-        asked: Operation,
+        operation: Operation,
         message: Option<Buf>,
     ) -> Option<Buf> {
         let geometry = self.channel.geometry().clone();
-        match asked {
+        match operation {
             Operation::Attributes => self.attributes(shard, requester, &geometry),
             Operation::Change {
                 size,
@@ -278,20 +278,20 @@ impl Server {
             | Operation::Write { .. }
             | Operation::Sync
             | Operation::Zero { .. } => {
-                return self.io(shard, requester, asked, &geometry, message);
+                return self.io(shard, requester, operation, &geometry, message);
             }
         }
         message
     }
 
     /// Answers FUSE_INIT: negotiates the features and decides whether requests come over io_uring.
-    fn init(&mut self, shard: &mut Shard, unique: u64, asked: Operation) {
+    fn init(&mut self, shard: &mut Shard, unique: u64, operation: Operation) {
         let Operation::Init {
             major,
             minor,
             max_readahead,
             flags,
-        } = asked
+        } = operation
         else {
             return debug_assert!(false, "it is no first message");
         };

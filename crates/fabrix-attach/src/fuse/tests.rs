@@ -10,7 +10,7 @@ use fabrix_rt::{Completion, Loan, Token, Wait, errno, topology};
 
 use super::server::{Order, OverUring};
 use crate::FrontEndEvent;
-use crate::testing::{Asked, Slow};
+use crate::testing::{Slow, Submitted};
 use bench::{
     Bench, FLAGS, FSYNC, GETATTR, INIT, LOOKUP, Plan, READ, SLOT, WRITE, bad, good, ram, transfer,
 };
@@ -198,12 +198,12 @@ fn a_file_that_is_unmounted_is_over() {
 }
 
 /// A server on a slow disk.
-fn slow() -> (Bench, Asked) {
+fn slow() -> (Bench, Submitted) {
     let disk = Slow::new(Geometry::new(512, 4096));
-    let asked = disk.asked.clone();
+    let submitted = disk.submitted.clone();
     let mut bench = Bench::new(Plan::of(Arc::new(disk)));
     bench.begin(FLAGS);
-    (bench, asked)
+    (bench, submitted)
 }
 
 fn done(bench: &mut Bench, token: Token) {
@@ -217,7 +217,7 @@ fn ended(bench: &mut Bench, token: Token, loan: Loan) {
 
 #[test]
 fn by_force_what_is_at_the_disk_is_answered_in_its_place_once() {
-    let (mut bench, asked) = slow();
+    let (mut bench, submitted) = slow();
     for place in 0..3 {
         assert_eq!(bench.ask(place, WRITE, &transfer(0, 512), &[1; 512]), None);
     }
@@ -231,7 +231,7 @@ fn by_force_what_is_at_the_disk_is_answered_in_its_place_once() {
     assert_eq!(failing, bad(errno::EIO), "and so does what comes");
     bench.unmount(errno::ENOTCONN);
     assert!(bench.events.try_recv().is_err(), "the disk still has two");
-    let at_disk = asked.take();
+    let at_disk = submitted.take();
     assert_eq!(at_disk.len(), 2);
     for at_disk in at_disk {
         done(&mut bench, at_disk.token);
@@ -242,12 +242,12 @@ fn by_force_what_is_at_the_disk_is_answered_in_its_place_once() {
 /// A read from within the first block to within the third, over both ways.
 #[test]
 fn what_a_disk_gives_in_a_buffer_is_answered_from_where_it_was_asked() {
-    let (mut bench, asked) = slow();
+    let (mut bench, submitted) = slow();
     let blocks: Vec<u8> = (0..=250).cycle().take(1536).collect();
     let read = transfer(100, 1000);
     assert_eq!(bench.ask(0, READ, &read, &[]), None);
     assert_eq!(bench.reads(READ, &read), None);
-    for at_disk in asked.take() {
+    for at_disk in submitted.take() {
         let mut buf = bench.shard.take_buf(blocks.len()).expect("memory");
         buf.bytes_mut()[..blocks.len()].copy_from_slice(&blocks);
         ended(&mut bench, at_disk.token, Loan::Buf(buf));
@@ -262,7 +262,7 @@ fn what_a_disk_gives_in_a_buffer_is_answered_from_where_it_was_asked() {
 /// Without this reserve, a request over io_uring could find no free slot.
 #[test]
 fn however_many_messages_come_there_is_room_for_what_comes_in_exchanges() {
-    let (mut bench, _asked) = slow();
+    let (mut bench, _submitted) = slow();
     let write = [&transfer(0, 512)[..], &[1; 512]].concat();
     while bench.kernel.borrow().taking.is_some() {
         assert_eq!(bench.reads(WRITE, &write), None);
@@ -282,18 +282,18 @@ fn however_many_messages_come_there_is_room_for_what_comes_in_exchanges() {
 
 #[test]
 fn a_busy_disk_is_asked_again_with_the_data_of_the_place() {
-    let (mut bench, asked) = slow();
+    let (mut bench, submitted) = slow();
     for place in 0..3 {
         assert_eq!(bench.ask(place, WRITE, &transfer(0, 512), &[1; 512]), None);
     }
-    let first = asked.take_first().token;
+    let first = submitted.take_first().token;
     done(&mut bench, first);
     assert_eq!(bench.answer(0), good(8));
     // The retry timer expires by itself, however long that takes on a busy machine.
-    while asked.count() < 2 {
+    while submitted.count() < 2 {
         bench.shard.turn(Wait::Never);
     }
-    let last = asked.take()[1].token;
+    let last = submitted.take()[1].token;
     done(&mut bench, last);
     assert_eq!((bench.answer(1), bench.answer(2)), (None, good(8)));
 }
@@ -310,10 +310,10 @@ fn nothing_is_allocated_for_a_request_in_an_exchange() {
     round();
     let at_once = allocations_of(allocations, || (0..100).for_each(|_| round()));
     assert_eq!(at_once, 0, "allocations for 300 requests");
-    let (mut bench, asked) = slow();
+    let (mut bench, submitted) = slow();
     let mut round = || {
         assert_eq!(bench.ask(0, WRITE, &transfer(0, 8192), &data), None);
-        let token = asked.take_first().token;
+        let token = submitted.take_first().token;
         done(&mut bench, token);
     };
     round();

@@ -47,13 +47,13 @@ enum Work {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum ConnectionState {
     Open,
     /// The client has sent NBD_CMD_DISC. Requests in progress are still answered.
-    Leaving,
+    Disconnecting,
     /// Closed, while the kernel or the disk still has requests.
-    Ending,
-    Gone,
+    Draining,
+    Removed,
 }
 
 pub(super) struct Connection {
@@ -65,7 +65,7 @@ pub(super) struct Connection {
     stalled: usize,
     /// First slot of the next retry.
     retry_from: u16,
-    phase: Phase,
+    state: ConnectionState,
     deadline: Option<TimerId>,
     retrying: bool,
     has_more: bool,
@@ -112,7 +112,7 @@ impl Connection {
             at_disk: 0,
             stalled: 0,
             retry_from: 0,
-            phase: Phase::Open,
+            state: ConnectionState::Open,
             deadline,
             retrying: false,
             has_more: false,
@@ -126,7 +126,7 @@ impl Connection {
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {
-            if self.phase != Phase::Open {
+            if self.state != ConnectionState::Open {
                 return;
             }
             if self.stream.backlogged() || self.stream.machine().is_full() {
@@ -165,7 +165,7 @@ impl Connection {
             } => self.command(shard, slot, command, offset, bytes),
             Event::Data { slot } => self.data(shard, slot),
             Event::Goodbye => {
-                self.phase = Phase::Leaving;
+                self.state = ConnectionState::Disconnecting;
                 shard.flush_later(self.task);
             }
         }
@@ -179,8 +179,8 @@ impl Connection {
     }
 
     fn end(&mut self, shard: &mut Shard) {
-        if self.phase < Phase::Ending {
-            self.phase = Phase::Ending;
+        if self.state < ConnectionState::Draining {
+            self.state = ConnectionState::Draining;
             self.stream.close();
             self.stalled = 0;
             for work in &mut self.work {
@@ -193,10 +193,10 @@ impl Connection {
     }
 
     fn remove_when_idle(&mut self, shard: &mut Shard) {
-        if self.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk > 0 {
+        if self.state != ConnectionState::Draining || !self.stream.is_quiet() || self.at_disk > 0 {
             return;
         }
-        self.phase = Phase::Gone;
+        self.state = ConnectionState::Removed;
         if let Some(timer) = self.deadline.take() {
             shard.cancel_timer(timer);
         }
@@ -229,7 +229,7 @@ impl Task for Connection {
             Ok(()) if self.has_more => {}
             Ok(()) => self.take_events(shard),
         }
-        if self.phase >= Phase::Ending {
+        if self.state >= ConnectionState::Draining {
             self.remove_when_idle(shard);
         } else {
             shard.flush_later(self.task);
@@ -239,7 +239,7 @@ impl Task for Connection {
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
         if slot == RETRY {
             self.retrying = false;
-            if self.phase < Phase::Ending {
+            if self.state < ConnectionState::Draining {
                 self.retry(shard);
                 shard.flush_later(self.task);
             }
@@ -253,7 +253,7 @@ impl Task for Connection {
         if self.has_more {
             self.take_events(shard);
         }
-        if self.phase >= Phase::Ending {
+        if self.state >= ConnectionState::Draining {
             return;
         }
         if self.stream.flush(shard).is_err() {
@@ -265,7 +265,7 @@ impl Task for Connection {
         }
         self.schedule_retry(shard);
         let idle = self.stream.machine().in_progress() == 0;
-        if self.phase == Phase::Leaving && idle && self.stream.is_drained() {
+        if self.state == ConnectionState::Disconnecting && idle && self.stream.is_drained() {
             self.end(shard);
         }
     }

@@ -31,9 +31,9 @@ pub(super) fn no_driver(error: &io::Error) -> BeginError {
 
 pub(super) fn features(control: &mut Control) -> Result<u64, BeginError> {
     let mut features = [0; size_of::<u64>()];
-    let asked = control.ask(spec::GET_FEATURES, 0, 0, &mut features);
+    let done = control.ask(spec::GET_FEATURES, 0, 0, &mut features);
     let features = u64::from_ne_bytes(features);
-    match asked {
+    match done {
         Ok(_) if features & NEEDED == NEEDED => Ok(features),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             Err(with_path(Path::new(spec::CONTROL_PATH), &error))
@@ -56,8 +56,8 @@ pub(super) fn find_own(
     let number = number.and_then(|number| number.parse::<u32>().ok());
     let number = number.ok_or_else(|| BeginError("it is no ublk device".to_owned()))?;
     let mut bytes = [0; DeviceInfo::BYTES];
-    let asked = control.ask(spec::GET_DEV_INFO, number, 0, &mut bytes);
-    asked.map_err(|error| with_path(path, &error))?;
+    let done = control.ask(spec::GET_DEV_INFO, number, 0, &mut bytes);
+    done.map_err(|error| with_path(path, &error))?;
     let info = DeviceInfo::parse(bytes);
     if info.mark != mark {
         return Err(BeginError("it belongs to another program now".to_owned()));

@@ -167,8 +167,8 @@ impl UblkDisk {
         })?;
         let facts = facts(disk.geometry())?;
         let mut known = Parameters::to_fill();
-        let asked = control.ask(spec::GET_PARAMS, info.number, 0, &mut known);
-        asked.map_err(|error| with_path(path, &error))?;
+        let done = control.ask(spec::GET_PARAMS, info.number, 0, &mut known);
+        done.map_err(|error| with_path(path, &error))?;
         let known = Parameters::parse(known);
         let fits =
             info.depth > 0 && info.queues == 1 && info.transfer_bytes <= facts.transfer_bytes;

@@ -25,7 +25,7 @@ pub(super) fn plan(
     geometry: &Geometry,
     transfer_bytes: u32,
 ) -> Result<Option<Call>, i32> {
-    let action = match descriptor.asked() {
+    let action = match descriptor.operation() {
         Operation::Read => Action::Read,
         Operation::Write { durable } => Action::Write { durable },
         Operation::Flush => Action::Flush,

@@ -194,7 +194,7 @@ impl Server {
                 self.stalled -= 1;
             }
             let has_pages = matches!(work, Work::AtDisk(call) if call.lent);
-            if self.queue.is_asked(tag) && !has_pages {
+            if self.queue.has_request(tag) && !has_pages {
                 self.answer(shard, tag, -errno::EIO);
             }
         }

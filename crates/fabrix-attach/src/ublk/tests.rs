@@ -149,11 +149,11 @@ fn nothing_is_allocated_for_a_request() {
         }
     });
     assert_eq!(at_once, 0, "allocations for 300 requests");
-    let (mut bench, asked) = slow();
+    let (mut bench, submitted) = slow();
     let later = allocations_of(allocations, || {
         for _ in 0..100 {
             assert_eq!(bench.ask(0, WRITE, 0, 8), None);
-            let first = asked.take_first();
+            let first = submitted.take_first();
             written(&mut bench, first.token);
             bench.kernel.borrow_mut().answers.clear();
         }
@@ -162,12 +162,12 @@ fn nothing_is_allocated_for_a_request() {
         later, 0,
         "allocations for 100 requests that took their time"
     );
-    let (disk, asked) = slow_disk(true);
+    let (disk, submitted) = slow_disk(true);
     let mut bench = Bench::with(disk, true);
     let lent = allocations_of(allocations, || {
         for _ in 0..100 {
             assert_eq!(bench.ask(0, WRITE, 0, 8), None);
-            let first = asked.take_first();
+            let first = submitted.take_first();
             written(&mut bench, first.token);
             bench.kernel.borrow_mut().answers.clear();
         }

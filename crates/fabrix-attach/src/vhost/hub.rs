@@ -177,10 +177,10 @@ impl Hub {
         Ok(task)
     }
 
-    fn perform(&mut self, shard: &mut Shard, asked: PendingOrder) {
-        let done = self.order(shard, asked.order);
+    fn perform(&mut self, shard: &mut Shard, pending: PendingOrder) {
+        let done = self.order(shard, pending.order);
         // The receiver may have stopped waiting.
-        let _nobody_waits = asked.answer.send(done);
+        let _nobody_waits = pending.answer.send(done);
         self.common.paused.set(false);
         for (task, _) in self.rings.iter().flatten() {
             shard.flush_later(*task);
@@ -248,22 +248,22 @@ impl Hub {
 
 impl Task for Hub {
     fn completed(&mut self, shard: &mut Shard, _slot: u32, _completion: Completion) {
-        if let Some(asked) = self.waiting.take() {
-            self.perform(shard, asked);
+        if let Some(pending) = self.waiting.take() {
+            self.perform(shard, pending);
         }
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        let Ok(asked) = message.downcast::<PendingOrder>() else {
+        let Ok(pending) = message.downcast::<PendingOrder>() else {
             return debug_assert!(false, "a hub is told orders only");
         };
-        if asked.order.needs_idle() && self.common.in_progress.get() > 0 {
+        if pending.order.needs_idle() && self.common.in_progress.get() > 0 {
             self.common.paused.set(true);
             self.common.awaited.set(true);
-            self.waiting = Some(*asked);
+            self.waiting = Some(*pending);
             return;
         }
-        self.perform(shard, *asked);
+        self.perform(shard, *pending);
     }
 }
 

@@ -148,9 +148,9 @@ impl VhostServer {
     /// Sends an order to the shard and waits for its answer.
     fn execute(&self, order: Order) -> Result<u16, Disconnect> {
         let (answer, answered) = sync_channel(1);
-        let asked = Box::new(PendingOrder { order, answer });
+        let pending = Box::new(PendingOrder { order, answer });
         let lost = || Disconnect("the data path has ended, or is too busy".to_owned());
-        self.remote.send(self.hub, asked).map_err(|_| lost())?;
+        self.remote.send(self.hub, pending).map_err(|_| lost())?;
         let done = answered.recv().map_err(|_| lost())?;
         done.map_err(|sentence| Disconnect(sentence.to_owned()))
     }

@@ -7,32 +7,32 @@ use fabrix_block::{
 };
 use fabrix_rt::Shard;
 
-pub(super) type Asked = Arc<Mutex<Vec<Operation>>>;
+pub(super) type Operations = Arc<Mutex<Vec<Operation>>>;
 
 struct Heard {
     disk: Arc<dyn Device>,
-    asked: Asked,
+    operations: Operations,
 }
 
 struct HeardChannel {
     channel: Box<dyn Channel>,
-    asked: Asked,
+    operations: Operations,
 }
 
-pub(super) fn disk() -> (Arc<dyn Device>, Asked) {
+pub(super) fn disk() -> (Arc<dyn Device>, Operations) {
     let disk = open_local(&"ram:8M".parse().expect("a disk's words")).expect("a disk");
-    let asked = Asked::default();
+    let operations = Operations::default();
     let heard = Heard {
         disk,
-        asked: Arc::clone(&asked),
+        operations: Arc::clone(&operations),
     };
-    (Arc::new(heard), asked)
+    (Arc::new(heard), operations)
 }
 
 /// The last recorded operation.
-pub(super) fn last(asked: &Asked) -> Operation {
-    let asked = asked.lock().expect("nobody panics with it");
-    *asked.last().expect("it was asked")
+pub(super) fn last(operations: &Operations) -> Operation {
+    let operations = operations.lock().expect("nobody panics with it");
+    *operations.last().expect("it was asked")
 }
 
 impl Device for Heard {
@@ -47,16 +47,16 @@ impl Device for Heard {
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         Ok(Box::new(HeardChannel {
             channel: self.disk.open(shard)?,
-            asked: Arc::clone(&self.asked),
+            operations: Arc::clone(&self.operations),
         }))
     }
 }
 
 impl Channel for HeardChannel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let mut asked = self.asked.lock().expect("nobody panics with it");
-        asked.push(request.operation);
-        drop(asked);
+        let mut operations = self.operations.lock().expect("nobody panics with it");
+        operations.push(request.operation);
+        drop(operations);
         self.channel.submit(shard, request)
     }
 }

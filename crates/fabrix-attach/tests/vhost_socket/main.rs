@@ -180,11 +180,11 @@ fn a_read_only_disk_is_not_written() {
 
 #[test]
 fn writes_are_on_the_medium_for_a_guest_that_takes_no_flushes_or_wants_no_cache() {
-    let (disk, asked) = heard::disk();
+    let (disk, operations) = heard::disk();
     let bench = Bench::with(Engine::Auto, disk);
     let writes = |guest: &mut Machine| {
         assert_eq!(guest.request(OUT, 0, 512), 0);
-        heard::last(&asked)
+        heard::last(&operations)
     };
     let durable = |durable| Operation::Write { durable };
     let mut guest = Machine::start(&bench);

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::answer::head;
 use super::layout::InHeader;
-use super::{OUT_HEADER_BYTES, Operation, asked};
+use super::{OUT_HEADER_BYTES, Operation, operation};
 
 /// `struct fuse_uring_req_header`. 288 bytes.
 #[repr(C)]
@@ -49,7 +49,7 @@ pub fn parse_exchange(header: &[u8], room: usize) -> Option<(u64, Operation)> {
     }
     Some((
         header.unique,
-        asked(&header, &exchange.operation, Some(data)),
+        operation(&header, &exchange.operation, Some(data)),
     ))
 }
 
@@ -94,11 +94,11 @@ mod tests {
     #[cfg(target_endian = "little")]
     fn a_request_is_read_from_its_places_and_the_answer_written_over_it() {
         let mut header = header(&WRITE);
-        let asked = Operation::Write {
+        let operation = Operation::Write {
             offset: 8192,
             bytes: 4096,
         };
-        assert_eq!(parse_exchange(&header, 4096), Some((42, asked)));
+        assert_eq!(parse_exchange(&header, 4096), Some((42, operation)));
         let before = header.clone();
         answer_exchange(&mut header, 42, -5, 8);
         assert_eq!(

@@ -106,7 +106,7 @@ impl Queue {
 
     /// Whether the tag has a request to answer.
     #[must_use]
-    pub fn is_asked(&self, tag: u16) -> bool {
+    pub fn has_request(&self, tag: u16) -> bool {
         self.turns.get(usize::from(tag)) == Some(&Turn::Server)
     }
 
@@ -205,9 +205,9 @@ mod tests {
         let (mut queue, mut driver) = begun(3);
         for round in 0..4 {
             for tag in [2, 0, 1] {
-                assert!(!queue.is_asked(tag));
+                assert!(!queue.has_request(tag));
                 assert_eq!(queue.came(tag, driver.ask(tag)), Came::Request);
-                assert!(queue.is_asked(tag));
+                assert!(queue.has_request(tag));
             }
             for tag in 0..3 {
                 let answer = queue.answer(tag, 4096 + round).expect("it was asked");

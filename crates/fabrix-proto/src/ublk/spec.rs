@@ -341,9 +341,9 @@ impl Descriptor {
         zerocopy::transmute!(bytes)
     }
 
-    /// What is asked for.
+    /// The operation that the driver requests.
     #[must_use]
-    pub fn asked(&self) -> Operation {
+    pub fn operation(&self) -> Operation {
         let flag = |bit| self.operation & bit != 0;
         match self.operation & 0xff {
             OP_READ => Operation::Read,
@@ -495,14 +495,14 @@ mod tests {
     #[test]
     fn flags_say_what_must_be_durable_and_what_must_keep_its_space() {
         assert_eq!(
-            descriptor(1 | 1 << 13, 1, 0).asked(),
+            descriptor(1 | 1 << 13, 1, 0).operation(),
             Operation::Write { durable: true }
         );
         assert_eq!(
-            descriptor(1 | 1 << 8, 1, 0).asked(),
+            descriptor(1 | 1 << 8, 1, 0).operation(),
             Operation::Write { durable: false }
         );
-        let zeroes = |operation| descriptor(operation, 1, 0).asked();
+        let zeroes = |operation| descriptor(operation, 1, 0).operation();
         let keeps = Operation::WriteZeroes {
             deallocate: false,
             durable: false,
@@ -531,7 +531,7 @@ mod tests {
         assert!(descriptor(1 | 1 << 13, 8, 0).is_lent());
         let not_lent = descriptor(1 | 1 << 13 | 1 << 17, 8, 0);
         assert!(!not_lent.is_lent());
-        assert_eq!(not_lent.asked(), Operation::Write { durable: true });
+        assert_eq!(not_lent.operation(), Operation::Write { durable: true });
     }
 
     #[test]

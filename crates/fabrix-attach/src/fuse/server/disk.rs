@@ -23,14 +23,14 @@ impl Server {
         &mut self,
         shard: &mut Shard,
         requester: Requester,
-        asked: Operation,
+        operation: Operation,
         geometry: &Geometry,
         message: Option<Buf>,
     ) -> Option<Buf> {
         let planned = if self.failing {
             Err(errno::EIO)
         } else {
-            plan(asked, geometry, self.transfer_bytes)
+            plan(operation, geometry, self.transfer_bytes)
         };
         match planned {
             Err(errno) => self.refuse(shard, requester, errno),
@@ -44,7 +44,7 @@ impl Server {
                 };
                 let slot = self.free.pop();
                 let slot = slot.expect("no message is taken without a free slot");
-                if matches!(asked, Operation::Write { .. }) {
+                if matches!(operation, Operation::Write { .. }) {
                     return self.run(shard, slot, call, message);
                 }
                 self.run(shard, slot, call, None);

@@ -172,12 +172,12 @@ impl Server {
         self.exchanges.over_uring.get_or_init(|| Ok(()));
         let parsed = fuse::parse_exchange(exchange.header(), exchange.payload().len());
         self.exchanges.entries[usize::from(entry)] = Some(exchange);
-        let (unique, asked) = parsed.expect("a header was made so long");
+        let (unique, operation) = parsed.expect("a header was made so long");
         let requester = Requester {
             unique,
             entry: Some(entry),
         };
-        self.act(shard, requester, asked, None);
+        self.act(shard, requester, operation, None);
     }
 
     /// Handles a refused entry. The kernel itself ends the request that the entry may have carried.

@@ -20,13 +20,13 @@ pub(super) enum Reply {
 
 /// The disk job of a request. None: there is nothing to do. The error is an errno.
 pub(super) fn plan(
-    asked: Operation,
+    operation: Operation,
     geometry: &Geometry,
     transfer_bytes: u32,
 ) -> Result<Option<(Job, Reply)>, i32> {
     let block = u64::from(geometry.block_bytes);
     let size = geometry.bytes();
-    Ok(match asked {
+    Ok(match operation {
         Operation::Read { offset, bytes } => {
             let end = offset.saturating_add(bytes.into()).min(size);
             if offset >= end {

@@ -10,7 +10,7 @@ use fabrix_proto::nbd::spec::Error;
 use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
 use fabrix_transport::{Incoming, Outgoing};
 
-use super::{Connection, DISK_SLOTS, Phase, RETRY, SLOTS, Work};
+use super::{Connection, ConnectionState, DISK_SLOTS, RETRY, SLOTS, Work};
 use crate::job::{Action, Job, PIECES_AT_ONCE, RETRY_AFTER};
 use crate::nbd::extents::Extents;
 
@@ -156,7 +156,7 @@ impl Connection {
         match job.ended(Status::from_result(completion.result)) {
             Some(status) => self.finish(slot, job, status, completion.loan),
             // The client is gone, and the rest of the range may be as long as the disk.
-            None if self.phase >= Phase::Ending => {}
+            None if self.state >= ConnectionState::Draining => {}
             None => self.run(shard, slot, job, None),
         }
     }

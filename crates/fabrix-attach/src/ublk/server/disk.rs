@@ -159,7 +159,7 @@ impl Server {
                 Some(status) => self.ended(shard, tag, call, status, completion.loan),
                 None => self.run(shard, tag, call, None),
             }
-        } else if self.queue.is_asked(tag) {
+        } else if self.queue.has_request(tag) {
             self.answer(shard, tag, -errno::EIO);
         } // the request was answered early, so the completion is ignored
         self.close_or_end(shard);

@@ -18,7 +18,7 @@ use fabrix_proto::iscsi::pdu::{self, LoginRequest, LoginStatus, TaskManagementOu
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
 use fabrix_proto::iscsi::tcp::Tcp;
 use fabrix_proto::iscsi::text::{TextBuffer, TextWriter, binary, boolean, list, number, pairs};
-use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Want};
+use fabrix_proto::{Claim, Machine, Nanos, Pass, Sink, Slot, Want};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 // ---- parsers
@@ -280,7 +280,7 @@ impl Rig {
                 let slot = Slot(u16::from(script.byte()) % (WINDOW + 2));
                 let owned = matches!(self.owner(slot), Owner::Adapter { .. } | Owner::Fetching);
                 if owned {
-                    let free = self.machine.endpoint_mut().abort(slot);
+                    let free = self.machine.endpoint_mut().abort_unclaimed(slot);
                     *self.owner(slot) = if free { Owner::Machine } else { Owner::Waiting };
                 }
             }
@@ -373,7 +373,10 @@ impl Rig {
                 assert_ne!(refusal.status, LoginStatus::SUCCESS);
                 assert_eq!(self.machine.want(), Want::Closed);
             }
-            Some(Event::Command { slot, transfer, .. }) => {
+            Some(Event::Command {
+                claim, transfer, ..
+            }) => {
+                let slot = claim.slot();
                 assert_eq!(*self.owner(slot), Owner::Machine, "the slot is in use");
                 let fetchable = matches!(transfer, Transfer::Fetch { .. });
                 *self.owner(slot) = Owner::Adapter { fetchable };
@@ -414,7 +417,7 @@ impl Rig {
             return;
         }
         let (target, mut out) = self.machine.speak(Sent(&mut self.sent));
-        let free = target.answer(slot, &answer, &mut out);
+        let (_, free) = target.answer(Claim::new(slot), &answer, &mut out);
         *self.owner(slot) = if free { Owner::Machine } else { Owner::Waiting };
     }
 

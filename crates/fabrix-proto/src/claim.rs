@@ -19,8 +19,8 @@ use crate::Slot;
 pub struct Claim(Slot);
 
 impl Claim {
-    /// The claim on the command that has just entered `slot`. Only transports make claims, one for
-    /// each command.
+    /// The claim on the command that has just entered `slot`. Only transports and protocol machines
+    /// make claims, one for each command.
     pub const fn new(slot: Slot) -> Self {
         Self(slot)
     }
@@ -31,7 +31,8 @@ impl Claim {
         self.0
     }
 
-    /// Ends the claim: its command is answered. Only transports end claims, where they answer.
+    /// Ends the claim: its command is answered, or aborted without an answer. Only transports and
+    /// protocol machines end claims.
     pub const fn answered(self) -> Settled {
         Settled(())
     }

@@ -11,6 +11,7 @@
 
 mod catalog;
 mod channels;
+mod command_table;
 mod config;
 mod config_task;
 mod context;

@@ -12,7 +12,7 @@ use fabrix_host::iscsi::{Address, Initiator};
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
 use fabrix_proto::iscsi::tcp::{Tcp, TcpFraming};
-use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Want};
+use fabrix_proto::{Claim, Machine, Nanos, Pass, Sink, Slot, Want};
 use fabrix_transport::pass::crc32c;
 
 /// What the fake does with a command.
@@ -242,15 +242,15 @@ impl Link {
             };
             let mut event = event.map_err(|_| std::io::Error::other("a violation"))?;
             while let Some(taken) = event {
-                event = self.take(&taken)?;
+                event = self.take(taken)?;
             }
             let sent = std::mem::take(&mut self.sent);
             self.socket.write_all(&sent)?;
         }
     }
 
-    fn take(&mut self, event: &Event) -> std::io::Result<Option<Event>> {
-        match *event {
+    fn take(&mut self, event: Event) -> std::io::Result<Option<Event>> {
+        match event {
             Event::Authorize => {
                 let admit = Admission::Admit(Grant {
                     portal_group_tag: 1,
@@ -270,18 +270,19 @@ impl Link {
                 self.shared.sessions.fetch_add(1, Ordering::AcqRel);
             }
             Event::Command {
-                slot,
+                claim,
                 cdb,
                 transfer,
                 ..
             } => {
+                let slot = claim.slot();
                 self.cdbs[usize::from(slot.0)] = cdb;
                 if matches!(cdb[0], 0x88..=0x8A | 0x35 | 0x42 | 0x93) {
                     let number = self.shared.commands.fetch_add(1, Ordering::AcqRel);
                     match (self.shared.script)(number, &cdb) {
                         Reply::Usual => {}
                         Reply::Say(answer) => {
-                            self.with(|target, out| target.answer(slot, &answer, out));
+                            self.with(|target, out| target.answer(claim, &answer, out));
                             return Ok(None);
                         }
                         Reply::Cut => return Err(std::io::Error::other("cut")),
@@ -336,7 +337,8 @@ impl Link {
         };
         drop(disk);
         let moved = u32::try_from(moved).expect("small");
-        self.with(|target, out| target.answer(slot, &Answer::good(moved), out));
+        let claim = Claim::new(slot);
+        self.with(|target, out| target.answer(claim, &Answer::good(moved), out));
     }
 }
 

@@ -5,10 +5,10 @@
 //! know what carries PDUs: it is an [`Endpoint`], and sends through a [`Framing`]. What a command
 //! means, and who may log in, is the adapter's business.
 //!
-//! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once,
-//! and answers. An answer given while data that was asked for is still on its way waits until it
-//! has arrived: `answer` returns `false` then, and `Released` follows. `abort` frees a slot without
-//! an answer, for task management.
+//! The life of a slot: `Command` hands the [`Claim`] on it to the adapter, which may `fetch` a
+//! write's data once. `answer` and `abort` consume the claim; `abort`, for task management, frees
+//! the slot without an answer. An answer waits until data that is on its way has arrived:
+//! `Released` follows then.
 //!
 //! Every input has one outcome. A PDU that is only unwelcome is answered with Reject, its data
 //! skipped. A command outside the window, and data of a task that is gone, are skipped silently, as
@@ -52,7 +52,7 @@ use super::pdu::{
     BHS_BYTES, BasicHeader, Digests, LoginStatus, Lun, RejectReason, TaskAttribute, TaskFunction,
 };
 use super::serial::Window;
-use crate::{Nanos, Slot, Violation};
+use crate::{Claim, Nanos, Slot, Violation};
 
 /// What one connection may use. Decided by the adapter before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ pub enum Transfer {
 }
 
 /// What happened, for the adapter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// Somebody wants to log in: `Target::leading` says who, `Target::admit` answers.
     Authorize,
@@ -139,10 +139,10 @@ pub enum Event {
     LoginFailed(Refusal),
     /// The session begins: `Target::session` has its values.
     LoggedIn,
-    /// A command, and with it the slot, is the adapter's until it answers.
+    /// A command has come.
     Command {
-        /// Where it is kept, and its data.
-        slot: Slot,
+        /// The claim on its slot, until it is answered or aborted.
+        claim: Claim,
         /// The first 16 bytes of the CDB; longer ones are refused by the machine.
         cdb: [u8; 16],
         /// The logical unit.
@@ -175,8 +175,8 @@ pub enum Event {
         function: TaskFunction,
         /// The logical unit.
         lun: Lun,
-        /// The task, for ABORT TASK; it is in progress. It may be one that the machine refuses and
-        /// the adapter never saw; `abort` frees that too.
+        /// The task in progress that ABORT TASK names. The adapter may have no claim on it:
+        /// `abort_unclaimed` frees it then.
         referenced: Option<Slot>,
     },
     /// The initiator does not answer; the connection is over.

@@ -150,7 +150,10 @@ fn nearly(random: &mut Random, cmd_sn: u32) -> Pdu {
 fn react(wire: &mut Wire, random: &mut Random, open: &mut Vec<Slot>) {
     for event in wire.take_events() {
         match event {
-            Event::Command { slot, transfer, .. } => {
+            Event::Command {
+                claim, transfer, ..
+            } => {
+                let slot = claim.slot();
                 assert!(!open.contains(&slot), "a slot has one task");
                 open.push(slot);
                 if matches!(transfer, Transfer::Fetch { .. }) && random.next(4) > 0 {

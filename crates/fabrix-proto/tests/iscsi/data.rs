@@ -2,6 +2,7 @@
 //! before their time.
 
 use crate::wire::*;
+use fabrix_proto::Claim;
 use fabrix_proto::iscsi::pdu::{Lun, TaskAttribute};
 use fabrix_proto::iscsi::target::{Answer, Event, TargetLimits, Transfer};
 
@@ -10,11 +11,12 @@ fn a_read_ends_with_its_data_and_the_status_in_the_last_pdu() {
     let mut wire = logged_in(limits(), &[]);
     wire.send(&command_pdu(READ, 0x55, FIRST, 20_000));
     let event = wire.event();
-    let Event::Command { slot, .. } = event else {
+    let Event::Command { claim, .. } = &event else {
         panic!("{event:?}")
     };
+    let slot = claim.slot();
     let expected = Event::Command {
-        slot,
+        claim: Claim::new(slot),
         cdb: [0x28, 0, 0, 0, 0, 9, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0],
         lun: Lun::flat(3),
         attribute: TaskAttribute::SIMPLE,
@@ -99,7 +101,7 @@ fn a_write_whose_data_came_with_it_is_handed_out_whole() {
         let data = pattern(513, 7); // with padding
         wire.send(&command_pdu(WRITE, 9, FIRST, 513).data(&data));
         let Event::Command {
-            slot,
+            claim,
             transfer: Transfer::Inline { bytes: 513 },
             intact: true,
             ..
@@ -107,6 +109,7 @@ fn a_write_whose_data_came_with_it_is_handed_out_whole() {
         else {
             panic!("an inline write was expected");
         };
+        let slot = claim.slot();
         assert_eq!(wire.memory[usize::from(slot.0)][..513], data);
         assert!(wire.answer(slot, Answer::good(513)));
         let reply = wire.reply();
@@ -121,9 +124,13 @@ fn a_large_write_comes_immediate_then_unsolicited_then_asked_for() {
         let mut wire = logged_in(limits(), &keys);
         let data = pattern(50_000, 3);
         wire.send(&command_pdu(WRITE_MORE, 9, FIRST, 50_000).data(&data[..4096]));
-        let Event::Command { slot, transfer, .. } = wire.event() else {
+        let Event::Command {
+            claim, transfer, ..
+        } = wire.event()
+        else {
             panic!("a command was expected");
         };
+        let slot = claim.slot();
         let arriving = Transfer::Fetch {
             bytes: 50_000,
             arriving: true,

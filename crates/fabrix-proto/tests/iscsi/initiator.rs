@@ -51,17 +51,19 @@ impl Pair {
     fn serve(&mut self) {
         for event in self.target.take_events() {
             match event {
-                target::Event::Command { slot, transfer, .. } => match transfer {
-                    target::Transfer::Send { bytes } => {
+                target::Event::Command {
+                    claim, transfer, ..
+                } => match (transfer, claim.slot()) {
+                    (target::Transfer::Send { bytes }, slot) => {
                         let bytes = bytes as usize;
                         let memory = &mut self.target.memory[usize::from(slot.0)];
                         memory[..bytes].copy_from_slice(&self.disk[..bytes]);
                         let moved = u32::try_from(bytes).expect("small");
                         self.target.answer(slot, Answer::good(moved));
                     }
-                    target::Transfer::Fetch { .. } => self.target.fetch(slot),
-                    target::Transfer::Inline { bytes } => self.write(slot, bytes),
-                    target::Transfer::None => {
+                    (target::Transfer::Fetch { .. }, slot) => self.target.fetch(slot),
+                    (target::Transfer::Inline { bytes }, slot) => self.write(slot, bytes),
+                    (target::Transfer::None, slot) => {
                         let sense = [0x70, 0, 6, 0, 0, 0, 0, 10];
                         self.target.answer(slot, Answer::check_condition(&sense));
                     }

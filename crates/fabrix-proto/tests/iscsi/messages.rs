@@ -6,7 +6,7 @@ use fabrix_proto::iscsi::framing::{Endpoint, Framing, Piece, ReadData, Segment};
 use fabrix_proto::iscsi::login::Auth;
 use fabrix_proto::iscsi::pdu::{BHS_BYTES, ReadyToTransfer, ScsiCommand, TaskManagementOutcome};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, Transfer};
-use fabrix_proto::{Slot, Violation};
+use fabrix_proto::{Claim, Slot, Violation};
 
 use crate::wire::{
     FIRST, INITIATOR, Pdu, READ, START, TARGET, TO_FULL, WRITE, command_pdu, grant, limits,
@@ -130,7 +130,9 @@ impl Connection {
     /// A command arrives; gives its slot and how its data moves.
     fn command(&mut self, pdu: &Pdu) -> (Slot, Transfer) {
         match self.receive(pdu) {
-            Some(Event::Command { slot, transfer, .. }) => (slot, transfer),
+            Some(Event::Command {
+                claim, transfer, ..
+            }) => (claim.slot(), transfer),
             other => panic!("a command was expected: {other:?}"),
         }
     }
@@ -142,7 +144,8 @@ impl Connection {
 
     fn answer(&mut self, slot: Slot, moved: u32) -> bool {
         let answer = Answer::good(moved);
-        self.target.answer(slot, &answer, &mut self.framing)
+        let claim = Claim::new(slot);
+        self.target.answer(claim, &answer, &mut self.framing).1
     }
 
     /// The only message since the last look.
@@ -216,7 +219,7 @@ fn an_aborted_write_keeps_its_slot_until_the_read_of_its_data_has_ended() {
     };
     assert_eq!(referenced, Some(slot));
     assert!(
-        !connection.target.abort(slot),
+        !connection.target.abort_unclaimed(slot),
         "its memory is being written"
     );
     assert_eq!(connection.read_ends(), Some(Event::Released { slot }));

@@ -11,7 +11,7 @@ use std::num::NonZeroU16;
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits};
 use fabrix_proto::iscsi::tcp::{Tcp, TcpFraming};
-use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Violation, Want};
+use fabrix_proto::{Claim, Machine, Nanos, Pass, Sink, Slot, Violation, Want};
 
 pub(crate) use self::pdu::*;
 pub(crate) use self::session::*;
@@ -164,16 +164,14 @@ impl Wire {
 
     fn take(&mut self, event: Option<Event>) {
         let Some(event) = event else { return };
-        self.events.push(event.clone());
-        let Some(admission) = self.admission.clone() else {
-            return;
-        };
-        match event {
-            Event::Authorize => {
+        let (authorizes, proved) = (event == Event::Authorize, event == Event::Proved);
+        self.events.push(event);
+        match self.admission.clone() {
+            Some(admission) if authorizes => {
                 let event = self.with(|target, out| target.admit(admission, out));
                 self.take(event);
             }
-            Event::Proved => {
+            Some(_) if proved => {
                 let event = self.with(|target, out| target.enter(Ok(tsih()), out));
                 self.take(event);
             }
@@ -199,11 +197,12 @@ impl Wire {
     }
 
     pub(crate) fn abort(&mut self, slot: Slot) -> bool {
-        self.machine.endpoint_mut().abort(slot)
+        self.machine.endpoint_mut().abort_unclaimed(slot)
     }
 
     pub(crate) fn answer(&mut self, slot: Slot, answer: Answer) -> bool {
-        self.with(|target, out| target.answer(slot, &answer, out))
+        let (_, is_free) = self.with(|target, out| target.answer(Claim::new(slot), &answer, out));
+        is_free
     }
 
     pub(crate) fn fetch(&mut self, slot: Slot) {
@@ -236,7 +235,7 @@ impl Wire {
     /// The only event since the last look, a command; its slot.
     pub(crate) fn command(&mut self) -> Slot {
         match self.event() {
-            Event::Command { slot, .. } => slot,
+            Event::Command { claim, .. } => claim.slot(),
             other => panic!("a command was expected: {other:?}"),
         }
     }

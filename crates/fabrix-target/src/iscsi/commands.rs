@@ -5,7 +5,6 @@
 //! is announced fits, and where it lies, is found here.
 
 use fabrix_block::Allocation;
-use fabrix_proto::Slot;
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::iscsi::target::{Answer as Response, SENSE_CRC_ERROR, Transfer};
 use fabrix_proto::scsi::additional::AdditionalSense;
@@ -18,6 +17,7 @@ use fabrix_proto::scsi::spec::{Opcode, Status};
 use fabrix_proto::scsi::unit::{
     Answer, DiskOperation, Failure, Outcome, View, classify_absent, copy_status, lba_status,
 };
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_transport::Incoming;
 
 use super::context::SessionCarrier;
@@ -31,19 +31,19 @@ impl Session {
     pub(super) fn command(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         (cdb, lun): (&[u8; 16], Lun),
         transfer: Transfer,
         intact: bool,
-    ) {
+    ) -> Settled {
         let at = number(lun).and_then(|lun| self.units.index(lun));
         let Some(at) = at else {
             let answer = classify_absent(&self.units.luns, cdb, &mut self.page);
-            return self.answer_page(context, slot, None, &answer);
+            return self.answer_page(context, claim, None, &answer);
         };
         if !intact {
             let response = Response::check_condition(&SENSE_CRC_ERROR);
-            return self.respond(context, slot, &response);
+            return self.respond(context, claim, &response);
         }
         let unit = &self.units.list[at];
         let disk_view = &mut self.disk_views[at];
@@ -63,22 +63,20 @@ impl Session {
             Outcome::Answer(answer)
                 if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) =>
             {
-                self.answer_page(context, slot, Some(at), &UNFIT);
+                self.answer_page(context, claim, Some(at), &UNFIT)
             }
-            Outcome::Answer(answer) => self.answer_page(context, slot, Some(at), &answer),
-            Outcome::Disk(operation) => {
-                self.begin(context, slot, at, (operation, cdb), transfer);
-            }
-            Outcome::Parameters(command) => self.await_list(context, slot, at, command, transfer),
+            Outcome::Answer(answer) => self.answer_page(context, claim, Some(at), &answer),
+            Outcome::Disk(operation) => self.begin(context, claim, at, (operation, cdb), transfer),
+            Outcome::Parameters(command) => self.await_list(context, claim, at, command, transfer),
             Outcome::LbaStatus { lba, allocation } => {
-                self.lba_status(context, slot, at, lba, allocation);
+                self.lba_status(context, claim, at, lba, allocation)
             }
             Outcome::CopyStatus { list, allocation } => {
                 let status = self.copy_status(self.units.list[at].name(), list);
                 let answer = copy_status(status.as_ref(), allocation, &mut self.page);
-                self.answer_page(context, slot, Some(at), &answer);
+                self.answer_page(context, claim, Some(at), &answer)
             }
-            other => self.change(context, slot, at, other, 0),
+            other => self.change(context, claim, at, other, 0),
         }
     }
 
@@ -86,32 +84,30 @@ impl Session {
     pub(super) fn refuse(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
-    ) {
-        self.respond(context, slot, &Response::status(Status::BUSY.0, 0));
+        claim: Claim,
+    ) -> Settled {
+        self.respond(context, claim, &Response::status(Status::BUSY.0, 0))
     }
 
     /// Fetches the parameter list of a command, or takes it if it is here.
     fn await_list(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: usize,
         command: Command,
         transfer: Transfer,
-    ) {
+    ) -> Settled {
         match transfer {
             Transfer::Inline { .. } => {
-                self.list(context, slot, at, command, Some(&Incoming::InPlace))
+                self.list(context, claim, at, command, Some(&Incoming::InPlace))
             }
-            Transfer::Fetch { bytes, .. } if context.fetch(slot, bytes) => {
+            Transfer::Fetch { bytes, .. } if context.fetch(claim.slot(), bytes) => {
                 let name = self.units.list[at].name();
-                self.set(slot, Work::FetchingList(name, command));
+                self.commands.keep(claim, Work::FetchingList(name, command))
             }
-            Transfer::Fetch { .. } => self.fail(context, slot, Some(at), Failure::Busy),
-            Transfer::None | Transfer::Send { .. } => {
-                self.list(context, slot, at, command, None);
-            }
+            Transfer::Fetch { .. } => self.fail(context, claim, Some(at), Failure::Busy),
+            Transfer::None | Transfer::Send { .. } => self.list(context, claim, at, command, None),
         }
     }
 
@@ -119,11 +115,11 @@ impl Session {
     fn list(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: usize,
         command: Command,
         data: Option<&Incoming>,
-    ) {
+    ) -> Settled {
         let (unit, disk_view) = (&self.units.list[at], &mut self.disk_views[at]);
         disk_view.refresh(&self.me);
         let view = View {
@@ -138,15 +134,15 @@ impl Session {
         let moved = command.parameter_bytes().unwrap_or(0);
         match view.parameters(&command, context.bytes(data)) {
             Outcome::Answer(answer) if answer.status == Status::GOOD => {
-                self.respond(context, slot, &Response::good(moved));
+                self.respond(context, claim, &Response::good(moved))
             }
-            Outcome::Answer(answer) => self.answer_page(context, slot, Some(at), &answer),
+            Outcome::Answer(answer) => self.answer_page(context, claim, Some(at), &answer),
             Outcome::Disk(operation) => {
                 let job = Job::new(&self.units.list[at], at, operation, moved);
-                self.run(context, slot, job, None);
+                self.run(context, claim, job, None)
             }
-            Outcome::Copy(list) => self.copy(context, slot, at, &list, moved),
-            other => self.change(context, slot, at, other, moved),
+            Outcome::Copy(list) => self.copy(context, claim, at, &list, moved),
+            other => self.change(context, claim, at, other, moved),
         }
     }
 
@@ -155,15 +151,15 @@ impl Session {
     fn lba_status(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: usize,
         lba: u64,
         allocation: u32,
-    ) {
+    ) -> Settled {
         let unit = &self.units.list[at];
         let channels = &context.local.channels;
         let Some(index) = channels.find(unit.name().disk) else {
-            return self.fail(context, slot, Some(at), Failure::Gone);
+            return self.fail(context, claim, Some(at), Failure::Gone);
         };
         let mut runs: Vec<LbaRun> = Vec::new();
         let (mut next, end) = (lba, unit.disk.blocks.min(channels.blocks(index)));
@@ -189,18 +185,18 @@ impl Session {
             }
         }
         let answer = lba_status(lba, allocation, runs.into_iter(), &mut self.page);
-        self.answer_page(context, slot, Some(at), &answer);
+        self.answer_page(context, claim, Some(at), &answer)
     }
 
     /// What changes the state of the logical unit.
     fn change(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: usize,
         outcome: Outcome,
         moved: u32,
-    ) {
+    ) -> Settled {
         let unit = &self.units.list[at];
         let answer = match outcome {
             Outcome::Reserve(request) => {
@@ -209,12 +205,12 @@ impl Session {
                     &self.me,
                     RequestedChange::Request(request),
                 );
-                self.set(
-                    slot,
-                    Work::Changing(unit.name(), Box::new(pending_change), moved),
-                );
+                let slot = claim.slot();
+                let work = Work::Changing(unit.name(), Box::new(pending_change), moved);
+                let kept = self.commands.keep(claim, work);
                 self.changing += 1;
-                return self.go_on_changing(context, slot);
+                self.poll_change(context, slot);
+                return kept;
             }
             Outcome::Mode(mode) => {
                 unit.state.set_mode(&self.me, mode);
@@ -225,36 +221,36 @@ impl Session {
             )),
         };
         if answer.status == Status::GOOD {
-            return self.respond(context, slot, &Response::good(moved));
+            return self.respond(context, claim, &Response::good(moved));
         }
-        self.answer_page(context, slot, Some(at), &answer);
+        self.answer_page(context, claim, Some(at), &answer)
     }
 
     /// A command that is a disk's: it waits for its data, or begins.
     fn begin(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: usize,
         (operation, cdb): (DiskOperation, &[u8; 16]),
         transfer: Transfer,
-    ) {
+    ) -> Settled {
         let unit = &self.units.list[at];
         let Ok((command, _)) = Command::parse(cdb, unit.disk.features()) else {
-            return self.fail(context, slot, Some(at), Failure::Internal);
+            return self.fail(context, claim, Some(at), Failure::Internal);
         };
         let needed = command.transfer(unit.disk.block_bytes);
         let (given, direction) = expected(transfer);
         match (needed.direction, direction) {
             // A read that is announced as a write has nothing to give, and nothing is taken.
             (Direction::In, Direction::Out) => {
-                return self.respond(context, slot, &Response::good(0));
+                return self.respond(context, claim, &Response::good(0));
             }
             (Direction::Out, Direction::In) => {
-                return self.answer_page(context, slot, Some(at), &UNFIT);
+                return self.answer_page(context, claim, Some(at), &UNFIT);
             }
             _ if !needed.fits(given.into()) => {
-                return self.answer_page(context, slot, Some(at), &UNFIT);
+                return self.answer_page(context, claim, Some(at), &UNFIT);
             }
             _ => {}
         }
@@ -263,20 +259,20 @@ impl Session {
         let mut job = Job::new(unit, at, operation, moved);
         if needed.direction == Direction::Out && !job.limit_to(given.min(moved)) {
             // Not one whole block of data: nothing is to be done, and the residual says so.
-            return self.respond(context, slot, &Response::good(moved));
+            return self.respond(context, claim, &Response::good(moved));
         }
         job.count_in(context.local.counters());
         match transfer {
-            Transfer::Fetch { bytes, .. } if context.fetch(slot, bytes) => {
-                self.set(slot, Work::Fetching(job));
+            Transfer::Fetch { bytes, .. } if context.fetch(claim.slot(), bytes) => {
+                self.commands.keep(claim, Work::Fetching(job))
             }
-            Transfer::Fetch { .. } => self.fail(context, slot, Some(at), Failure::Busy),
-            Transfer::Inline { .. } => self.run(context, slot, job, Some(Incoming::InPlace)),
-            Transfer::None | Transfer::Send { .. } => self.run(context, slot, job, None),
+            Transfer::Fetch { .. } => self.fail(context, claim, Some(at), Failure::Busy),
+            Transfer::Inline { .. } => self.run(context, claim, job, Some(Incoming::InPlace)),
+            Transfer::None | Transfer::Send { .. } => self.run(context, claim, job, None),
         }
     }
 
-    /// The data that a slot asked for is here.
+    /// All data that a command fetched has arrived.
     pub(super) fn fetched(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -284,21 +280,24 @@ impl Session {
         intact: bool,
     ) {
         let data = Some(context.stream.take_incoming(slot));
-        match self.take(slot) {
+        let Some((claim, work)) = self.commands.take(slot) else {
+            return debug_assert!(false, "{slot:?} asked for no data");
+        };
+        match work {
             _ if !intact => {
                 let response = Response::check_condition(&SENSE_CRC_ERROR);
-                self.respond(context, slot, &response);
+                self.respond(context, claim, &response)
             }
-            Work::Fetching(job) if self.may_still(&job) => self.run(context, slot, job, data),
+            Work::Fetching(job) if self.may_still(&job) => self.run(context, claim, job, data),
             Work::Fetching(job) => {
-                self.answer_page(context, slot, Some(job.at), &Answer::CONFLICT);
+                self.answer_page(context, claim, Some(job.at), &Answer::CONFLICT)
             }
             Work::FetchingList(name, command) => match self.units.find(name) {
-                Some(at) => self.list(context, slot, at, command, data.as_ref()),
-                None => self.fail(context, slot, None, Failure::Gone),
+                Some(at) => self.list(context, claim, at, command, data.as_ref()),
+                None => self.fail(context, claim, None, Failure::Gone),
             },
-            _ => self.fail(context, slot, None, Failure::Internal),
-        }
+            _ => self.fail(context, claim, None, Failure::Internal),
+        };
     }
 
     /// Whether reservations still allow what was allowed when the command came: its data may have

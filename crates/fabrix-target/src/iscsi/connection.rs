@@ -20,6 +20,7 @@ use fabrix_rt::{Completion, Shard, Task, TaskId};
 use super::context::SessionCarrier;
 use super::session::Session;
 use crate::Notice;
+use crate::command_table::Waiting;
 use crate::context::CommandContext;
 use crate::disk::Stop;
 use crate::lifecycle::{EVENTS_AT_ONCE, Lifecycle, OWN_SLOTS, PENDING_CHANGES, RETRY, Stage};
@@ -134,27 +135,27 @@ impl<C: SessionCarrier> Connection<C> {
                 }
                 self.leave_if_asked(shard);
             }
-            event => self.session_event(shard, &event),
+            event => self.session_event(shard, event),
         }
     }
 
     /// What concerns commands.
-    fn session_event(&mut self, shard: &mut Shard, event: &Event) {
+    fn session_event(&mut self, shard: &mut Shard, event: Event) {
         let draining = self.lifecycle.phase == Stage::Draining;
         let Some((session, mut context)) = self.at_work(shard) else {
             return debug_assert!(false, "only sessions have commands");
         };
         let context = &mut context;
-        match *event {
-            Event::Command { slot, .. } if draining => session.refuse(context, slot),
+        match event {
+            Event::Command { claim, .. } if draining => drop(session.refuse(context, claim)),
             Event::Command {
-                slot,
+                claim,
                 cdb,
                 lun,
                 transfer,
                 intact,
                 ..
-            } => session.command(context, slot, (&cdb, lun), transfer, intact),
+            } => drop(session.command(context, claim, (&cdb, lun), transfer, intact)),
             Event::Fetched { slot, intact } => session.fetched(context, slot, intact),
             Event::Released { slot } => {
                 session.released(context, slot);
@@ -332,11 +333,18 @@ impl<C: SessionCarrier> Task for Connection<C> {
             self.stream.finish();
             self.lifecycle.phase = Stage::Parted;
         }
-        let is_paused = self.session.as_ref().is_some_and(|it| it.is_paused());
+        let is_paused = self
+            .session
+            .as_ref()
+            .is_some_and(|it| it.commands.is_paused());
         if is_paused && self.lifecycle.phase < Stage::Parting {
             self.lifecycle.go_on_next_turn(shard);
         }
-        if self.session.as_ref().is_some_and(|it| it.is_stalled()) {
+        if self
+            .session
+            .as_ref()
+            .is_some_and(|it| it.commands.is_stalled())
+        {
             self.lifecycle.retry_soon(shard);
         }
         if self

@@ -1,14 +1,14 @@
-//! How tasks of an initiator are answered, and how their data is asked for.
+//! Answers to an initiator's SCSI tasks, and requests for their data.
 
-use fabrix_proto::Slot;
 use fabrix_proto::iscsi::framing::{Carrier, Endpoint};
 use fabrix_proto::iscsi::target::{Answer as Response, Event, Target};
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Lent;
 use fabrix_transport::{Connection, Outgoing};
 
 use crate::context::{CommandContext, copy_lent};
 
-/// A connection that carries the PDUs of a target: what a transport has to be for a session.
+/// A connection that carries the PDUs of a target. Sessions are generic over it.
 pub(crate) trait SessionCarrier:
     Connection<Event = Event> + Carrier<Endpoint = Target> + 'static
 {
@@ -20,19 +20,21 @@ impl<C> SessionCarrier for C where
 }
 
 impl<C: SessionCarrier> CommandContext<'_, C> {
-    /// Answers a slot; false: its data is still arriving, and the slot is used until `Released`.
-    pub(super) fn respond(&mut self, slot: Slot, response: &Response) -> bool {
+    /// Answers a command. False: its data is still arriving, and its slot is in use until
+    /// `Released`.
+    pub(super) fn respond(&mut self, claim: Claim, response: &Response) -> (Settled, bool) {
+        let slot = claim.slot();
         let (target, mut out) = self.stream.speak();
-        let free = target.answer(slot, response, &mut out);
+        let (answered, is_free) = target.answer(claim, response, &mut out);
         drop(out);
-        if free {
+        if is_free {
             let _sent_or_unwanted = self.stream.release(slot);
         }
-        free
+        (answered, is_free)
     }
 
-    /// Makes room for a write's data and asks the initiator for what does not come by itself;
-    /// false: there is no memory for it.
+    /// Makes room for a write's data, and asks the initiator for the part that it does not send by
+    /// itself. False: there is no memory for the data.
     pub(super) fn fetch(&mut self, slot: Slot, bytes: u32) -> bool {
         let has_room = self.make_room(slot, bytes);
         if has_room {
@@ -42,7 +44,8 @@ impl<C: SessionCarrier> CommandContext<'_, C> {
         has_room
     }
 
-    /// What a disk lends, as it is sent: with data digests a copy. None: there is no memory for it.
+    /// Lent pages as they are sent: with data digests a copy. None: there is no memory for the
+    /// copy.
     pub(super) fn sendable(&mut self, lent: Lent) -> Option<Outgoing> {
         if !self.stream.endpoint().digests().data {
             return Some(Outgoing::Lent(lent));

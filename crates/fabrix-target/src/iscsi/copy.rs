@@ -8,18 +8,18 @@
 //!
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY STATUS(LID1) command".
 
-use fabrix_proto::Slot;
 use fabrix_proto::iscsi::target::Answer as Response;
 use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::copy::{CopyList, CopyProgress, CopyStatus, Segment};
 use fabrix_proto::scsi::reservation::Access;
 use fabrix_proto::scsi::sense::{Sense, SenseKey};
 use fabrix_proto::scsi::unit::{Answer, Failure};
+use fabrix_proto::{Claim, Settled, Slot};
 
 use super::context::SessionCarrier;
 use super::job::Job;
 use super::job::copying::{Copying, Route};
-use super::session::{Session, Work};
+use super::session::Session;
 use super::units::UnitName;
 use crate::context::CommandContext;
 
@@ -28,28 +28,28 @@ impl Session {
     pub(super) fn copy(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: usize,
         list: &CopyList,
         moved: u32,
-    ) {
+    ) -> Settled {
         let routes = match self.routes(list) {
             Ok(routes) => routes,
-            Err(sense) => return self.answer_page(context, slot, Some(at), &Answer::check(sense)),
+            Err(sense) => return self.answer_page(context, claim, Some(at), &Answer::check(sense)),
         };
         let unit = &self.units.list[at];
         let copying = Copying::new(list.list, list.kept, routes);
         if copying.buffer_bytes() == 0 {
             self.remember_copy(unit.name(), &copying, CopyProgress::Done);
-            return self.respond(context, slot, &Response::good(moved));
+            return self.respond(context, claim, &Response::good(moved));
         }
         let buffer = context.shard.take_buf(copying.buffer_bytes());
         let mut job = Job::copy(unit, at, copying, moved);
         job.made = buffer;
         if job.made.is_none() {
-            return self.fail(context, slot, Some(at), Failure::Busy);
+            return self.fail(context, claim, Some(at), Failure::Busy);
         }
-        self.run(context, slot, job, None);
+        self.run(context, claim, job, None)
     }
 
     /// The ways that the blocks go; segments of no blocks are none.
@@ -115,9 +115,9 @@ impl Session {
     /// The copies at work that still have something to do with a disk, whichever logical unit was
     /// asked for them.
     pub(super) fn copies_at(&self, disk: UnitName) -> impl Iterator<Item = Slot> {
-        (0..).zip(&self.work).filter_map(move |(slot, work)| {
+        self.commands.iter().filter_map(move |(slot, work)| {
             let copying = work.job()?.copying()?;
-            copying.touches(disk).then_some(Slot(slot))
+            copying.touches(disk).then_some(slot)
         })
     }
 
@@ -135,7 +135,7 @@ impl Session {
 
     /// What is known of a copy: one at work, or one that has ended and was not asked about yet.
     pub(super) fn copy_status(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
-        let jobs = self.work.iter().filter_map(Work::job);
+        let jobs = self.commands.iter().filter_map(|(_, work)| work.job());
         let at_work = jobs.filter(|job| job.name == unit).find_map(|job| {
             let status = job.copying()?.status(CopyProgress::Copying);
             (status.list == list).then_some(status)

@@ -1,20 +1,21 @@
-//! How the requests of a job reach their disks, and how its ending becomes an answer.
+//! The requests of a job at their disks, and the answer after the last one.
 
 use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
-use fabrix_proto::Slot;
+use fabrix_proto::iscsi::target::Answer as Response;
 use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::unit::Failure;
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Loan};
 use fabrix_transport::{Incoming, Outgoing};
 
 use super::context::SessionCarrier;
-use super::job::{Ask, End, Job, Moves};
+use super::job::{End, Job, JobRequest, Moves};
 use super::session::{Session, Work};
 use super::status::unreached;
 use crate::channels::Unreached;
 use crate::context::{Budget, CommandContext, copy};
 
-/// How the disk took a request.
+/// The disk's first answer to a request.
 enum Submitted {
     Done(DiskStatus, Loan),
     Pending,
@@ -23,39 +24,38 @@ enum Submitted {
 }
 
 impl Session {
-    /// Goes on with a job until its disk takes its time, or it has ended. A job of many requests
-    /// whose disk answers each of them at once pauses, so that others have their turn.
+    /// Makes the requests of a job, until a disk does not answer one at once or the job has ended.
+    /// A job of many requests pauses when it has had its share of the turn.
     pub(super) fn run(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         mut job: Job,
         data: Option<Incoming>,
-    ) {
+    ) -> Settled {
         let in_place = matches!(data, Some(Incoming::InPlace));
         if !job.prepare(context, data) {
-            return self.finish(context, slot, &job, End::Failed(Failure::Busy));
+            return self.finish(context, claim, &job, End::Failed(Failure::Busy));
         }
         let mut budget = Budget::of_a_turn();
         loop {
             if !self.may_go_on(&job) {
-                return self.finish(context, slot, &job, End::Failed(Failure::CopyAborted));
+                return self.finish(context, claim, &job, End::Failed(Failure::CopyAborted));
             }
-            let ask = job.next();
-            if !budget.spend(ask.bytes as u64) {
-                return self.pause(slot, job);
+            let request = job.next();
+            if !budget.spend(request.bytes as u64) {
+                return self.commands.pause(claim, Work::Paused(job));
             }
-            let end = match submit(context, slot, &mut job, ask, in_place) {
+            let end = match submit(context, claim.slot(), &mut job, request, in_place) {
                 Submitted::Done(status, loan) => job.ended(context, status, loan),
                 Submitted::Pending => {
-                    self.at_disk += 1;
-                    return self.set(slot, Work::AtDisk(job));
+                    return self.commands.keep_at_disk(claim, Work::AtDisk(job));
                 }
-                Submitted::Busy => return self.stall(slot, job),
+                Submitted::Busy => return self.commands.stall(claim, Work::Stalled(job)),
                 Submitted::Failed(failure) => Some(End::Failed(failure)),
             };
             if let Some(end) = end {
-                return self.finish(context, slot, &job, end);
+                return self.finish(context, claim, &job, end);
             }
         }
     }
@@ -64,11 +64,10 @@ impl Session {
     pub(super) fn finish(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         job: &Job,
         end: End,
-    ) {
-        use fabrix_proto::iscsi::target::Answer as Response;
+    ) -> Settled {
         if let Some(copying) = job.copying() {
             let progress = match end {
                 End::Good => CopyProgress::Done,
@@ -77,15 +76,15 @@ impl Session {
             self.remember_copy(job.name, copying, progress);
         }
         match end {
-            End::Good => self.respond(context, slot, &Response::good(job.moved)),
+            End::Good => self.respond(context, claim, &Response::good(job.moved)),
             End::Data(Loan::Lent(lent)) => match context.sendable(lent) {
-                Some(outgoing) => self.answer_blocks(context, slot, outgoing, job.moved),
-                None => self.fail(context, slot, Some(job.at), Failure::Busy),
+                Some(outgoing) => self.answer_blocks(context, claim, outgoing, job.moved),
+                None => self.fail(context, claim, Some(job.at), Failure::Busy),
             },
             End::Data(Loan::Buf(buf)) => {
-                self.answer_blocks(context, slot, Outgoing::Buf(buf, 0), job.moved);
+                self.answer_blocks(context, claim, Outgoing::Buf(buf, 0), job.moved)
             }
-            End::Data(_) => self.fail(context, slot, Some(job.at), Failure::Internal),
+            End::Data(_) => self.fail(context, claim, Some(job.at), Failure::Internal),
             End::Failed(failure) => {
                 if matches!(failure, Failure::Read(_) | Failure::Write(_)) {
                     context.local.counters().media_error();
@@ -94,28 +93,28 @@ impl Session {
                     Some(_) => Failure::CopyAborted,
                     None => failure,
                 };
-                self.fail(context, slot, Some(job.at), failure);
+                self.fail(context, claim, Some(job.at), failure)
             }
         }
     }
 }
 
-/// Hands a request to the disk of a job.
+/// Submits a job's request to its disk.
 fn submit(
     context: &mut CommandContext<'_, impl SessionCarrier>,
     slot: Slot,
     job: &mut Job,
-    ask: Ask,
+    request: JobRequest,
     in_place: bool,
 ) -> Submitted {
-    let Ask {
+    let JobRequest {
         disk,
         operation,
         extent,
         bytes,
         moves,
-    } = ask;
-    let wanted = (operation != Operation::Flush).then_some((extent.lba, extent.blocks));
+    } = request;
+    let range = (operation != Operation::Flush).then_some((extent.lba, extent.blocks));
     let payload = match moves {
         Moves::Nothing => Payload::None,
         Moves::Read => Payload::Lend,
@@ -134,7 +133,7 @@ fn submit(
         payload,
         token,
     };
-    let submitted = match context.local.reach(context.shard, disk.disk, wanted) {
+    let submitted = match context.local.reach(context.shard, disk.disk, range) {
         Ok(channel) => channel.borrow_mut().submit(context.shard, request),
         Err(Unreached::Barrier) => Submit::Busy(request),
         Err(why) => return Submitted::Failed(unreached(why)),
@@ -143,7 +142,7 @@ fn submit(
         Submit::Done(status, loan) => Submitted::Done(status, loan),
         Submit::Pending => Submitted::Pending,
         Submit::Busy(request) => match (moves, request.payload) {
-            // The receive buffer does not wait.
+            // The receive buffer is used again: the data needs a buffer of its own.
             (_, Payload::Borrowed(bytes)) => {
                 job.data = copy(context.shard, bytes);
                 match job.data {
@@ -155,13 +154,13 @@ fn submit(
                 job.made = Some(buf);
                 Submitted::Busy
             }
-            // Everything else the job has kept.
+            // The job has kept all other payload.
             _ => Submitted::Busy,
         },
     }
 }
 
-/// The job keeps its own hold on what is written.
+/// A second reference to a buffer that the job keeps.
 fn owned<'a>(buf: Option<&Buf>) -> Payload<'a> {
     buf.map_or(Payload::None, |buf| Payload::Owned(buf.clone()))
 }

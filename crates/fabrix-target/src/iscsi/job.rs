@@ -77,7 +77,7 @@ pub(super) enum Moves {
 
 /// One request of a job.
 #[derive(Clone, Copy)]
-pub(super) struct Ask {
+pub(super) struct JobRequest {
     /// Of which disk.
     pub(super) disk: UnitName,
     pub(super) operation: Operation,
@@ -236,12 +236,12 @@ impl Job {
     }
 
     /// The next request.
-    pub(super) fn next(&mut self) -> Ask {
+    pub(super) fn next(&mut self) -> JobRequest {
         if let Task::Copy(copying) = &mut self.task {
             return copying.next();
         }
         let (operation, extent, moves) = self.next_step();
-        Ask {
+        JobRequest {
             disk: self.name,
             operation,
             extent,

@@ -15,16 +15,16 @@
 
 use std::sync::Arc;
 
-use fabrix_proto::Slot;
 use fabrix_proto::iscsi::pdu::{Lun, TaskFunction, TaskManagementOutcome};
 use fabrix_proto::iscsi::target::ManagementId;
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
+use fabrix_proto::{Claim, Settled, Slot};
 
 use super::context::SessionCarrier;
-use super::session::{Managing, Session, Who, Work, number};
+use super::session::{AbortAnswer, Managing, Session, Who, Work, number};
 use crate::context::CommandContext;
 use crate::disk::{DiskView, PendingChange, Stop, Why};
 use crate::registry::ConnectionOrder;
@@ -131,10 +131,7 @@ impl Session {
         doomed: Vec<Doomed>,
         pending_changes: Vec<PendingChange>,
     ) {
-        let at_disk = |slot: &Slot| {
-            let work = &self.work[usize::from(slot.0)];
-            work.at_disk().is_some()
-        };
+        let at_disk = |slot: &Slot| self.is_at_disk(*slot);
         let slots = doomed.iter().map(|(slot, _)| *slot);
         // Others do not wait for what an initiator may never send: it may be a dead one that is
         // being fenced.
@@ -166,62 +163,72 @@ impl Session {
         let overdue = self.managing.iter().filter(|it| it.until <= now);
         let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
         for slot in slots {
-            if self.work[usize::from(slot.0)].at_disk().is_none() {
-                continue;
-            }
-            match self.abandon_request(context.local, context.requests, slot) {
-                Some((at, answer)) => self.answer_page(context, slot, Some(at), &answer),
-                None => self.let_go(context, slot),
+            let abandoned = self.abandon_request(context.local, context.requests, slot);
+            if let Some((claim, answer)) = abandoned {
+                self.end_aborted(context, claim, answer);
             }
         }
     }
 
+    fn is_at_disk(&self, slot: Slot) -> bool {
+        let work = self.commands.get(slot);
+        work.is_some_and(|work| work.at_disk().is_some())
+    }
+
+    /// Ends a command, after its disk if that has its request: with `answer`, or silently.
     fn abort(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         answer: Option<Answer>,
     ) {
-        let work = self.take(slot);
-        let at = work.job().map(|job| job.at);
+        let Some((claim, work)) = self.commands.take(slot) else {
+            let (target, _) = context.stream.speak();
+            if answer.is_none() && target.abort_unclaimed(slot) {
+                self.released(context, slot);
+            }
+            return;
+        };
         if let Some((job, copying)) = work.job().and_then(|job| Some((job, job.copying()?))) {
             self.remember_copy(job.name, copying, CopyProgress::Failed);
         }
+        let at = work.job().map(|job| job.at);
+        let answer = answer.map(|answer| (at, answer));
         match (work, answer) {
             (Work::AtDisk(job), answer) => {
-                let answer = answer.map(|answer| (job.at, answer));
-                self.set(slot, Work::Aborted(job.disk(), answer));
+                self.commands.keep(claim, Work::Aborted(job.disk(), answer))
             }
-            // Who ends it himself hears of it no more.
-            (Work::Aborted(disk, _), None) => self.set(slot, Work::Aborted(disk, None)),
-            (aborted @ Work::Aborted(..), Some(_)) => self.set(slot, aborted),
+            // An initiator that aborts its own command gets no answer to it.
+            (Work::Aborted(disk, _), None) => self.commands.keep(claim, Work::Aborted(disk, None)),
+            (aborted @ Work::Aborted(..), Some(_)) => self.commands.keep(claim, aborted),
             (work, answer) => {
-                if let Work::Changing(..) = work {
-                    self.end_changing(slot);
-                }
-                match answer {
-                    Some(answer) => self.answer_page(context, slot, at, &answer),
-                    None => self.let_go(context, slot),
-                }
+                self.changing -= usize::from(matches!(work, Work::Changing(..)));
+                self.end_aborted(context, claim, answer)
             }
-        }
+        };
     }
 
-    /// The machine forgets a command that nobody works on any more.
-    pub(super) fn let_go(
+    /// Answers a command that was aborted, or frees its slot without an answer.
+    pub(super) fn end_aborted(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
-    ) {
-        let (target, _) = context.stream.speak();
-        if target.abort(slot) {
-            drop(context.stream.release(slot));
-            self.quiet(context, slot);
+        claim: Claim,
+        answer: Option<AbortAnswer>,
+    ) -> Settled {
+        if let Some((at, answer)) = answer {
+            return self.answer_page(context, claim, at, &answer);
         }
+        let slot = claim.slot();
+        let (target, _) = context.stream.speak();
+        let (aborted, is_free) = target.abort(claim);
+        if is_free {
+            self.released(context, slot);
+        }
+        aborted
     }
 
-    /// A slot is free: whoever waited for that is answered.
-    pub(super) fn quiet(
+    /// A slot is free: requests that waited for it may be answered.
+    pub(super) fn slot_freed(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,

@@ -1,14 +1,11 @@
-//! A session's commands: which one waits for what, in a table with an entry per slot of the
-//! connection.
+//! A session: the commands in progress of one initiator, and its view of each logical unit.
 //!
-//! What becomes of a command is in `commands`; what a job asks of its disk is in `job`. Nothing is
-//! allocated for a read or a write: its state is its slot's entry, made with the session.
+//! `commands` classifies commands, and `job` knows the requests that they make. A read or a write
+//! allocates nothing: its state is the entry of its slot, made with the session.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fabrix_block::Status as DiskStatus;
-use fabrix_proto::Slot;
 use fabrix_proto::iscsi::login::Leading;
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::iscsi::target::{Answer as Response, ManagementId};
@@ -18,6 +15,7 @@ use fabrix_proto::scsi::reservation::{Initiator, Nexus};
 use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, SenseFormat};
 use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Completion, Nanos};
 use fabrix_transport::Outgoing;
 
@@ -25,33 +23,35 @@ use super::context::SessionCarrier;
 use super::job::Job;
 use super::job::copying::Copies;
 use super::units::{Unit, UnitName, Units};
+use crate::command_table::{CommandTable, Waiting};
 use crate::context::{CommandContext, copy};
-use crate::disk::{Barrier, DiskView, Member, PendingChange, Role, Stop, Trouble};
+use crate::disk::{DiskView, Member, PendingChange, Role, Stop, Trouble};
 use crate::registry::ConnectionAddress;
 
-/// What a slot waits for.
+/// What a command waits for.
 pub(super) enum Work {
-    /// Nothing: the slot is free, or the machine's.
-    Idle,
     /// The initiator's data, for a job.
     Fetching(Job),
     /// The initiator's data, for a command with a parameter list, at this logical unit.
     FetchingList(UnitName, Command),
-    /// A disk that had no room.
+    /// Room at its disk.
     Stalled(Job),
-    /// The turn of others: its disk answers at once.
+    /// The turn of other connections: its disk answers at once.
     Paused(Job),
-    /// The disk.
+    /// Its disk.
     AtDisk(Job),
-    /// A change of reservations, of a command that moved so much.
+    /// A change of reservations at this logical unit. The number is the length of the command's
+    /// parameter list, in bytes.
     Changing(UnitName, Box<PendingChange>, u32),
-    /// This disk, and then to be answered so, or to be forgotten; a sense format is that of the
-    /// logical unit there.
-    Aborted(UnitName, Option<(usize, Answer)>),
+    /// This disk, after an abort; then the answer, if there is one.
+    Aborted(UnitName, Option<AbortAnswer>),
 }
 
+/// The answer to an aborted command, with the index of its logical unit where that is known.
+pub(super) type AbortAnswer = (Option<usize>, Answer);
+
 impl Work {
-    /// The job that is at its disk, or waits to go on there.
+    /// The job that is at its disk, or waits to continue there.
     pub(super) fn job(&self) -> Option<&Job> {
         match self {
             Self::AtDisk(job) | Self::Stalled(job) | Self::Paused(job) => Some(job),
@@ -59,7 +59,7 @@ impl Work {
         }
     }
 
-    /// The disk at which there is a request.
+    /// The disk that has a request of the command.
     pub(super) fn at_disk(&self) -> Option<UnitName> {
         match self {
             Self::AtDisk(job) => Some(job.disk()),
@@ -93,39 +93,33 @@ pub(super) enum Who {
     Connection,
 }
 
-/// The commands in progress of one session, and what it is towards each logical unit.
+/// The commands in progress of one session, and its view of each logical unit.
 pub(super) struct Session {
-    /// This session, as disks know it.
+    /// This session as a member of disks' state.
     pub(super) me: Member,
     pub(super) units: Arc<Units>,
     pub(super) disk_views: Vec<DiskView>,
-    pub(super) work: Vec<Work>,
-    pub(super) stalled: VecDeque<Slot>,
-    /// Whose turn it is comes first.
-    pub(super) paused: VecDeque<Slot>,
-    pub(super) at_disk: usize,
-    /// Of disks that have requests of this session, once its connection has ended.
-    pub(super) barriers: Vec<Barrier>,
+    pub(super) commands: CommandTable<Work>,
     pub(super) managing: Vec<Managing>,
     pub(super) copies: Copies,
-    /// How many slots wait for a change of reservations.
+    /// Number of commands that wait for a change of reservations.
     pub(super) changing: usize,
-    /// All sessions of the target end, and this one with its last answer.
+    /// True after a cold reset: all sessions of the target end, and this one after its last answer.
     pub(super) dismissed: bool,
-    /// Where answers are written that are not blocks.
+    /// Buffer for answers with data that is not blocks.
     pub(super) page: Box<[u8]>,
 }
 
 impl Session {
     pub(super) fn new(
-        place: ConnectionAddress,
+        address: ConnectionAddress,
         leading: &Leading,
         units: Arc<Units>,
         slots: usize,
     ) -> Self {
         Self {
             me: Member {
-                place,
+                place: address,
                 nexus: Nexus {
                     initiator: Initiator::iscsi(&leading.initiator, leading.isid),
                     port: units.port(),
@@ -134,11 +128,7 @@ impl Session {
             },
             disk_views: units.list.iter().map(Unit::disk_view).collect(),
             units,
-            work: (0..slots).map(|_| Work::Idle).collect(),
-            stalled: VecDeque::with_capacity(slots),
-            paused: VecDeque::with_capacity(slots),
-            at_disk: 0,
-            barriers: Vec::new(),
+            commands: CommandTable::new(slots),
             managing: Vec::new(),
             copies: Copies::default(),
             changing: 0,
@@ -147,8 +137,8 @@ impl Session {
         }
     }
 
-    /// The session sees other logical units from now on. What it has begun goes on, and finds out
-    /// at its disk.
+    /// Replaces the logical units that the session sees. Commands in progress continue, and learn
+    /// of the change from their disk.
     pub(super) fn serve(&mut self, units: Arc<Units>) {
         let mut old: Vec<_> = std::mem::take(&mut self.disk_views)
             .into_iter()
@@ -175,158 +165,151 @@ impl Session {
         }
     }
 
-    /// The session is over: disks that it has used forget it.
+    /// Removes the session from the state of its disks, at its end.
     pub(super) fn leave(&mut self) {
         for disk_view in &mut self.disk_views {
             disk_view.leave(&self.me);
         }
     }
 
-    /// All slots.
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
-        (0..=u16::MAX).take(self.work.len()).map(Slot)
-    }
-
-    pub(super) fn set(&mut self, slot: Slot, work: Work) {
-        self.work[usize::from(slot.0)] = work;
-    }
-
-    pub(super) fn take(&mut self, slot: Slot) -> Work {
-        std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
-    }
-
-    /// Slots that wait for changes: somebody must call
+    /// Whether commands wait for changes: the connection has to call
     /// [`run_pending_changes`](Self::run_pending_changes).
     pub(super) fn has_pending_changes(&self) -> bool {
         self.changing > 0 || !self.managing.is_empty()
     }
 
-    /// Looks again at what takes more than one turn.
+    /// Whether commands wait for anything but their initiator.
+    pub(super) fn waits_for_others(&self) -> bool {
+        let commands = &self.commands;
+        commands.at_disk() > 0
+            || commands.is_stalled()
+            || commands.is_paused()
+            || self.has_pending_changes()
+    }
+
+    /// Polls the changes that take more than one turn.
     pub(super) fn run_pending_changes(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
     ) {
-        for slot in self.slots() {
+        for slot in self.commands.slots() {
             if self.changing == 0 {
                 break;
             }
-            if matches!(self.work[usize::from(slot.0)], Work::Changing(..)) {
-                self.go_on_changing(context, slot);
-            }
+            self.poll_change(context, slot);
         }
         self.end_overdue(context);
         self.answer_managed(context);
     }
 
-    /// Answers a change of reservations when it holds and the commands that it ends are quiet.
-    pub(super) fn go_on_changing(
+    /// Answers a change of reservations that is in force, once the commands that it ends have
+    /// ended.
+    pub(super) fn poll_change(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
     ) {
-        let Work::Changing(name, pending_change, moved) = &mut self.work[usize::from(slot.0)]
-        else {
+        let Some(Work::Changing(name, pending_change, moved)) = self.commands.get_mut(slot) else {
             return;
         };
         let (at, moved) = (self.units.find(*name), *moved);
         let Some(outcome) = pending_change.poll() else {
             return;
         };
-        self.end_changing(slot);
+        let Some((claim, _)) = self.commands.take(slot) else {
+            return;
+        };
+        self.changing -= 1;
         let answer = match outcome {
-            Ok(()) => return self.respond(context, slot, &Response::good(moved)),
+            Ok(()) => {
+                self.respond(context, claim, &Response::good(moved));
+                return;
+            }
             Err(Trouble::Refused(refusal)) => Answer::reserved(Err(refusal)),
             Err(Trouble::NotStored) => Failure::Internal.answer(),
         };
-        self.answer_page(context, slot, at, &answer);
+        self.answer_page(context, claim, at, &answer);
     }
 
-    /// A slot waits for a change no more.
-    pub(super) fn end_changing(&mut self, slot: Slot) {
-        self.changing -= 1;
-        self.set(slot, Work::Idle);
-    }
-
-    /// A slot is free again after an answer or an abort that had to wait.
+    /// A slot is free: the data of an answered or aborted command arrives no more.
     pub(super) fn released(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
     ) {
         drop(context.stream.release(slot));
-        self.quiet(context, slot);
+        self.slot_freed(context, slot);
     }
 
-    /// A disk has answered.
+    /// A disk has ended the request of a slot.
     pub(super) fn disk_answered(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         completion: Completion,
     ) {
-        self.at_disk -= 1;
-        match self.take(slot) {
-            Work::AtDisk(mut job) => {
+        match self.commands.take_from_disk(slot) {
+            Some((claim, Work::AtDisk(mut job))) => {
                 let status = DiskStatus::from_result(completion.result);
                 match job.ended(context, status, completion.loan) {
-                    Some(end) => self.finish(context, slot, &job, end),
-                    None => self.run(context, slot, job, None),
-                }
+                    Some(end) => self.finish(context, claim, &job, end),
+                    None => self.run(context, claim, job, None),
+                };
             }
-            Work::Aborted(_, None) => self.let_go(context, slot),
-            Work::Aborted(_, Some((at, answer))) => {
-                self.answer_page(context, slot, Some(at), &answer);
+            Some((claim, Work::Aborted(_, answer))) => {
+                self.end_aborted(context, claim, answer);
             }
-            other => self.set(slot, other),
+            _ => debug_assert!(false, "{slot:?} has no request at a disk"),
         }
         self.retry(context);
     }
 
     // ---- answers
 
-    /// GOOD with a read's data, which is in `held`.
+    /// Answers GOOD, with the data of a read.
     pub(super) fn answer_blocks(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         outgoing: Outgoing,
         moved: u32,
-    ) {
-        context.stream.send_from(slot, outgoing);
-        self.respond(context, slot, &Response::good(moved));
+    ) -> Settled {
+        context.stream.send_from(claim.slot(), outgoing);
+        self.respond(context, claim, &Response::good(moved))
     }
 
-    /// An answer, its data at the start of the page.
+    /// Answers a command of the logical unit at index `at`. The data of the answer is at the start
+    /// of the page.
     pub(super) fn answer_page(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: Option<usize>,
         answer: &Answer,
-    ) {
+    ) -> Settled {
         if answer.status == Status::GOOD && answer.bytes > 0 {
             let bytes = answer.bytes as usize;
             let Some(buf) = copy(context.shard, &self.page[..bytes]) else {
-                return self.fail(context, slot, at, Failure::Busy);
+                return self.fail(context, claim, at, Failure::Busy);
             };
-            return self.answer_blocks(context, slot, Outgoing::Buf(buf, 0), answer.bytes);
+            return self.answer_blocks(context, claim, Outgoing::Buf(buf, 0), answer.bytes);
         }
         let response = self.response(at, answer);
-        self.respond(context, slot, &response);
+        self.respond(context, claim, &response)
     }
 
     pub(super) fn fail(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         at: Option<usize>,
         failure: Failure,
-    ) {
+    ) -> Settled {
         let response = self.response(at, &failure.answer());
-        self.respond(context, slot, &response);
+        self.respond(context, claim, &response)
     }
 
-    /// An answer without data, in the words of iSCSI.
+    /// An answer without data as iSCSI sends it.
     fn response(&self, at: Option<usize>, answer: &Answer) -> Response {
         let Some(sense) = answer.sense else {
             return Response::status(answer.status.0, 0);
@@ -343,17 +326,20 @@ impl Session {
     pub(super) fn respond(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
+        claim: Claim,
         response: &Response,
-    ) {
-        if context.respond(slot, response) {
-            self.quiet(context, slot);
+    ) -> Settled {
+        let slot = claim.slot();
+        let (answered, is_free) = context.respond(claim, response);
+        if is_free {
+            self.slot_freed(context, slot);
         }
+        answered
     }
 }
 
-/// The number of a logical unit, where it is one of ours: in the peripheral or flat space
-/// addressing method.
+/// The number of a logical unit in the peripheral or flat space addressing method. Our logical
+/// units have no other.
 ///
 /// Source: SAM-5, "Logical unit numbers".
 pub(super) fn number(lun: Lun) -> Option<u16> {
@@ -363,6 +349,6 @@ pub(super) fn number(lun: Lun) -> Option<u16> {
     fits.then(|| u16::from_be_bytes([high & 0x3F, low]))
 }
 
-/// Data-in that is not blocks is at most this long: READ FULL STATUS of 256 registrants with the
-/// longest names.
+/// 72 KiB: READ FULL STATUS of 256 registrants with the longest names. No answer with other data
+/// than blocks is longer.
 const PAGE_BYTES: usize = 72 << 10;

@@ -7,11 +7,11 @@ use zerocopy::byteorder::big_endian::U32;
 
 use super::Target;
 use super::tasks::{Direction, Phase, Task};
-use crate::Slot;
 use crate::iscsi::framing::{Framing, Header};
 use crate::iscsi::pdu::{
     FINAL, Opcode, RESIDUAL_OVERFLOW, RESIDUAL_UNDERFLOW, ScsiResponse, U24, padding,
 };
+use crate::{Claim, Settled, Slot};
 
 /// The most sense data that is sent, in bytes: more than any of ours has, and little enough to lie
 /// in every slot.
@@ -115,11 +115,21 @@ impl Residual {
 impl Target {
     /// Answers a command: data of a read out of the slot, from its start, then the status.
     ///
-    /// The slot is free, and the answer is in `out`, when this returns `true`. `false`: data that
-    /// was asked for is still arriving; the machine keeps the answer and the slot, and
-    /// `Event::Released` says when it is over. The slot keeps its memory until then. A slot that is
-    /// not the adapter's to answer gives `false` and nothing else.
-    pub fn answer<F: Framing>(&mut self, slot: Slot, answer: &Answer, out: &mut F) -> bool {
+    /// `true`: the slot is free, and the answer is in `out`. `false`: data that was asked for is
+    /// still arriving. The machine keeps the answer, and the slot keeps its memory, until
+    /// `Event::Released`. A claim that the machine did not hand out gives `false` and nothing else.
+    #[inline(always)]
+    pub fn answer<F: Framing>(
+        &mut self,
+        claim: Claim,
+        answer: &Answer,
+        out: &mut F,
+    ) -> (Settled, bool) {
+        let is_free = self.answer_slot(claim.slot(), answer, out);
+        (claim.answered(), is_free)
+    }
+
+    fn answer_slot<F: Framing>(&mut self, slot: Slot, answer: &Answer, out: &mut F) -> bool {
         let closed = self.closed;
         let Some(task) = self.tasks.get(slot) else {
             return false;
@@ -137,10 +147,17 @@ impl Target {
         true
     }
 
-    /// Lets a command go without an answer, as task management asks. `true`: the slot is free.
-    /// `false`: a piece of its data is just arriving. The slot keeps its memory until
-    /// `Event::Released`. Data that comes later is read over.
-    pub fn abort(&mut self, slot: Slot) -> bool {
+    /// Ends a command without an answer, as task management asks. `true`: the slot is free.
+    /// `false`: a piece of its data is arriving. The slot keeps its memory until
+    /// `Event::Released`. Data that comes later is dropped.
+    pub fn abort(&mut self, claim: Claim) -> (Settled, bool) {
+        let is_free = self.abort_unclaimed(claim.slot());
+        (claim.answered(), is_free)
+    }
+
+    /// Does the same for a task on which the adapter has no claim: the adapter has answered or
+    /// aborted it while its data was arriving, or has not been told of it.
+    pub fn abort_unclaimed(&mut self, slot: Slot) -> bool {
         let closed = self.closed;
         match self.tasks.get(slot) {
             Some(task) if task.arriving > 0 && !closed => {

@@ -13,7 +13,7 @@ use crate::iscsi::framing::{Framing, Piece, Segment};
 use crate::iscsi::pdu::{
     BasicHeader, COMMAND_READ, COMMAND_WRITE, FINAL, NO_TAG, RejectReason, ScsiCommand,
 };
-use crate::{Breach, Slot};
+use crate::{Breach, Claim, Slot};
 
 impl Target {
     /// Takes a command that has its place in the window.
@@ -158,7 +158,7 @@ impl Target {
 /// The event that hands a task to the adapter.
 pub(super) fn command_event(slot: Slot, task: &Task, transfer: Transfer, intact: bool) -> Event {
     Event::Command {
-        slot,
+        claim: Claim::new(slot),
         cdb: task.cdb,
         lun: task.lun,
         attribute: task.attribute,

@@ -74,9 +74,7 @@ impl<C: SessionCarrier> Connection<C> {
     /// Whether what a draining connection waits for is not its initiator's part.
     pub(super) fn waits_for_others(&self) -> bool {
         let session = self.session.as_ref();
-        session.is_some_and(|it| {
-            it.at_disk > 0 || it.is_stalled() || it.is_paused() || it.has_pending_changes()
-        })
+        session.is_some_and(|it| it.waits_for_others())
     }
 
     /// Closes; the task goes when the kernel and the disks have given back what is theirs.
@@ -85,7 +83,7 @@ impl<C: SessionCarrier> Connection<C> {
             self.lifecycle.phase = Stage::Ending;
             self.stream.close();
             if let Some(session) = &mut self.session {
-                session.give_up();
+                session.close();
             }
             self.lifecycle.await_disks(shard);
         }
@@ -102,7 +100,7 @@ impl<C: SessionCarrier> Connection<C> {
     }
 
     pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
-        let at_disk = self.session.as_ref().map_or(0, |session| session.at_disk);
+        let at_disk = self.session.as_ref().map_or(0, |it| it.commands.at_disk());
         if self.lifecycle.phase != Stage::Ending || !self.stream.is_quiet() || at_disk > 0 {
             return;
         }

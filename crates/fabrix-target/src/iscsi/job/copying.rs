@@ -10,7 +10,7 @@ use fabrix_proto::scsi::copy::{CopyProgress, CopyStatus};
 use fabrix_proto::scsi::unit::Failure;
 use fabrix_rt::{Buf, Loan};
 
-use super::{Ask, End, Moves};
+use super::{End, JobRequest, Moves};
 use crate::iscsi::units::UnitName;
 
 /// A copy at work.
@@ -93,7 +93,7 @@ impl Copying {
         }
     }
 
-    pub(super) fn next(&mut self) -> Ask {
+    pub(super) fn next(&mut self) -> JobRequest {
         let route = &self.routes[self.at];
         let most = route.piece_bytes() / route.block_bytes;
         self.piece = (route.blocks - self.done).min(most);
@@ -102,7 +102,7 @@ impl Copying {
             false => route.source,
         };
         let durable = route.durable;
-        Ask {
+        JobRequest {
             disk,
             operation: match self.writing {
                 true => Operation::Write { durable },

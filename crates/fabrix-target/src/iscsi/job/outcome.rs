@@ -37,14 +37,14 @@ impl Job {
         context: &CommandContext<'_, impl SessionCarrier>,
         status: DiskStatus,
     ) {
-        let ask = self.next();
+        let request = self.next();
         let failed = Failed {
-            operation: ask.operation,
-            lba: ask.extent.lba,
-            blocks: ask.extent.blocks,
+            operation: request.operation,
+            lba: request.extent.lba,
+            blocks: request.extent.blocks,
             status,
         };
-        context.local.disk_failed(ask.disk.disk, failed);
+        context.local.disk_failed(request.disk.disk, failed);
     }
 
     fn step_ended(

@@ -34,11 +34,11 @@ mod token;
 pub use apart::Apart;
 pub use bitmap::Bitmap;
 pub use buf::Buf;
-pub use engine::{Engine, Features, Refused};
-pub use exchange::Exchange;
 pub use gather::Gather;
 pub use loan::{Lent, LocalRegion};
 pub use op::{Allocate, Completion, Loan, Op};
+pub use platform::engine::{Engine, Features, Refused};
+pub use platform::exchange::Exchange;
 pub use platform::{
     File, Listener, ShardThread, Socket, Stretch, Waitable, is_in_memory, needed_thread, spawn,
     stretch,

@@ -1,11 +1,60 @@
 //! What a client negotiates: one option after the other, each answered, until it begins or leaves.
 
-use super::server::{Export, REQUEST_BYTES_MAX};
+use alloc::string::String;
+
 use super::spec::{
-    ALLOCATION, GREETING, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, info, option, reply,
+    ALLOCATION, FIXED_NEWSTYLE, GREETING, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, flag, info,
+    option, reply,
 };
 use crate::Sink;
 use crate::codec::Reader;
+
+/// What a client is told of the disk.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// Its name; the empty name means it too.
+    pub name: String,
+    /// What it is, for people.
+    pub description: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What offsets and lengths are multiples of.
+    pub block_bytes: u32,
+    /// What they are best multiples of.
+    pub preferred_bytes: u32,
+    /// The longest read or write of the disk, in bytes. Longer requests are carried out in pieces.
+    pub most_bytes: u32,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The disk gives space back.
+    pub trims: bool,
+    /// The disk makes zeroes of long ranges faster than they could be written, where it may give
+    /// their space back.
+    pub zeroes_fast: bool,
+    /// A flush on one connection covers what was written on all of them.
+    pub multi_conn: bool,
+}
+
+impl Export {
+    pub(super) fn is_called(&self, name: &[u8]) -> bool {
+        name.is_empty() || name == self.name.as_bytes()
+    }
+
+    /// The transmission flags; `structured`: replies come in chunks.
+    #[must_use]
+    pub fn flags(&self, structured: bool) -> u16 {
+        let set = |condition: bool, flag: u16| if condition { flag } else { 0 };
+        let writes = flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_WRITE_ZEROES;
+        let writes = writes | flag::SEND_FAST_ZERO;
+        flag::HAS_FLAGS
+            | flag::SEND_CACHE
+            | set(self.read_only, flag::READ_ONLY | flag::SEND_FLUSH)
+            | set(!self.read_only, writes)
+            | set(!self.read_only && self.trims, flag::SEND_TRIM)
+            | set(structured, flag::SEND_DF)
+            | set(self.multi_conn, flag::CAN_MULTI_CONN)
+    }
+}
 
 /// What an option leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +87,7 @@ pub(super) const ALLOCATION_ID: u32 = 1;
 pub(super) fn greet<S: Sink>(out: &mut S) {
     out.bytes(&GREETING.to_be_bytes());
     out.bytes(&OPTION_MAGIC.to_be_bytes());
-    out.bytes(&super::server::HANDSHAKE_FLAGS.to_be_bytes());
+    out.bytes(&HANDSHAKE_FLAGS.to_be_bytes());
 }
 
 /// Answers one option whose data is whole.
@@ -226,3 +275,8 @@ fn head<S: Sink>(number: u32, kind: u32, bytes: usize, out: &mut S) {
 fn length(text: &[u8]) -> u32 {
     u32::try_from(text.len()).unwrap_or(u32::MAX)
 }
+
+pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;
+/// The longest read or write: what a client may send that has not asked for the block sizes ("Size
+/// constraints"). Who sends more data behind a request or an option is cut off.
+pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;

@@ -17,66 +17,17 @@ mod pieces;
 mod reply;
 mod request;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use zerocopy::FromBytes;
 
-use super::options::{Chosen, Next, answer, greet, too_long};
-use super::spec::{
-    Error, ExtendedRequest, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, Request, flag,
-};
+pub use super::options::Export;
+use super::options::{Chosen, HANDSHAKE_FLAGS, Next, REQUEST_BYTES_MAX, answer, greet, too_long};
+use super::spec::{Error, ExtendedRequest, OPTION_MAGIC, OptionHeader, Request};
 use crate::{Breach, Consumed, Machine, Pass, Sink, Slot, Violation, Want};
 use pieces::{Piece, Progress, Rest};
 pub use reply::EXTENTS_MAX;
 use reply::Origin;
-
-/// What a client is told of the disk.
-#[derive(Clone, Debug)]
-pub struct Export {
-    /// Its name; the empty name means it too.
-    pub name: String,
-    /// What it is, for people.
-    pub description: String,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// What offsets and lengths are multiples of.
-    pub block_bytes: u32,
-    /// What they are best multiples of.
-    pub preferred_bytes: u32,
-    /// The longest read or write of the disk, in bytes. Longer requests are carried out in pieces.
-    pub most_bytes: u32,
-    /// Writes are refused.
-    pub read_only: bool,
-    /// The disk gives space back.
-    pub trims: bool,
-    /// The disk makes zeroes of long ranges faster than they could be written, where it may give
-    /// their space back.
-    pub zeroes_fast: bool,
-    /// A flush on one connection covers what was written on all of them.
-    pub multi_conn: bool,
-}
-
-impl Export {
-    pub(super) fn is_called(&self, name: &[u8]) -> bool {
-        name.is_empty() || name == self.name.as_bytes()
-    }
-
-    /// The transmission flags; `structured`: replies come in chunks.
-    #[must_use]
-    pub fn flags(&self, structured: bool) -> u16 {
-        let set = |condition: bool, flag: u16| if condition { flag } else { 0 };
-        let writes = flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_WRITE_ZEROES;
-        let writes = writes | flag::SEND_FAST_ZERO;
-        flag::HAS_FLAGS
-            | flag::SEND_CACHE
-            | set(self.read_only, flag::READ_ONLY | flag::SEND_FLUSH)
-            | set(!self.read_only, writes)
-            | set(!self.read_only && self.trims, flag::SEND_TRIM)
-            | set(structured, flag::SEND_DF)
-            | set(self.multi_conn, flag::CAN_MULTI_CONN)
-    }
-}
 
 /// What is to be done; offsets and lengths in bytes, multiples of the block, within the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -385,12 +336,8 @@ impl Machine for Server {
     }
 }
 
-pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;
 /// The longest data of an option that is looked at: names have at most 4,096 bytes.
 const OPTION_BYTES_MAX: u32 = 8 << 10;
-/// The longest read or write: what a client may send that has not asked for the block sizes ("Size
-/// constraints"). Who sends more data behind a request or an option is cut off.
-pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const SKIP_AT_ONCE: usize = 4 << 10;
 
 #[cfg(test)]

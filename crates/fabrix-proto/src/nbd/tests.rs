@@ -2,7 +2,8 @@
 //! connection.
 
 use super::super::spec::{
-    Error, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command, command_flag, info, option, reply,
+    Error, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command, command_flag, flag, info, option,
+    reply,
 };
 use super::*;
 use alloc::vec;

@@ -1,6 +1,8 @@
 //! State shared by the queues of one connection on the shard: the disk, the guest's memory, and an
 //! order that waits until no request is in progress.
 
+mod ring;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::os::unix::net::UnixStream;
@@ -15,9 +17,9 @@ use fabrix_rt::{Completion, File, Loan, Shard, Task, TaskId, Token, counter};
 
 use super::inflight::Inflight;
 use super::memory::GuestMemory;
-use super::ring::Ring;
 use crate::disk_channel::DiskChannel;
 use crate::{BeginError, EventHandler, FrontEndEvent};
+use ring::Ring;
 
 /// An order from the connection's thread. Every order is answered; the answer to `Stop` holds the
 /// queue's next available index.

@@ -9,7 +9,6 @@ mod hub;
 mod inflight;
 mod memory;
 mod request;
-mod ring;
 mod session;
 
 use std::io;

@@ -15,10 +15,10 @@ use fabrix_proto::virtio::queue::Queue;
 use fabrix_proto::virtio::vhost_user::Start;
 use fabrix_rt::{Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token, errno};
 
-use super::hub::Common;
-use super::inflight::Tracked;
-use super::memory::GuestMemory;
+use super::Common;
 use crate::job::RETRY_AFTER;
+use crate::vhost::inflight::Tracked;
+use crate::vhost::memory::GuestMemory;
 use call::{Call, Slot};
 
 const KICK: u32 = 0;

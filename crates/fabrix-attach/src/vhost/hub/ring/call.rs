@@ -6,10 +6,10 @@ use fabrix_proto::virtio::queue::Chain;
 use fabrix_proto::virtio::{Broken, Segment, gather, pieces, scatter, total};
 use fabrix_rt::{Buf, Loan, Shard};
 
-use super::super::memory::GuestMemory;
-use super::super::request::{Plan, plan};
 use super::{DISK_SLOTS, Ring};
 use crate::job::{Action, Job, PIECES_AT_ONCE};
+use crate::vhost::memory::GuestMemory;
+use crate::vhost::request::{Plan, plan};
 
 /// A slot for a request. The memory of its chain is reused.
 #[derive(Default)]

@@ -19,6 +19,7 @@
 //! - Jobs that only read or only write ignore `rwmixread`.
 
 mod check;
+mod distribution;
 mod region;
 mod rw;
 mod sizes;
@@ -26,11 +27,11 @@ mod sizes;
 use std::fmt;
 use std::time::Duration;
 
-use crate::access::Distribution;
 use crate::arrivals::Rate;
 use crate::latency::PERCENTILES;
 use crate::steady::Steady;
 
+pub use distribution::Distribution;
 pub use region::Region;
 pub use rw::Rw;
 pub use sizes::{Share, Sizes, parse_split};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabrix_bench::access::Distribution;
+use fabrix_bench::job::Distribution;
 use fabrix_bench::job::Share;
 use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
 use fabrix_block::Device;

@@ -1,7 +1,7 @@
 //! A run as text for a terminal in fio's order: rates, latencies, then the rest.
 
 use fabrix_bench::Job;
-use fabrix_bench::access::Distribution;
+use fabrix_bench::job::Distribution;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
 

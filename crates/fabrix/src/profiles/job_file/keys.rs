@@ -1,7 +1,7 @@
 //! The keys of a section, and the job that they form.
 
-use fabrix_bench::access::Distribution;
 use fabrix_bench::arrivals::{Pacing, Rate};
+use fabrix_bench::job::Distribution;
 use fabrix_bench::job::{Share, parse_split};
 use fabrix_bench::steady::Steady;
 use fabrix_bench::{Job, RUNTIME_MAX, Rw};

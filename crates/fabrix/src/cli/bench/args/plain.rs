@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fabrix_bench::Rw;
-use fabrix_bench::access::Distribution;
+use fabrix_bench::job::Distribution;
 
 use super::CommonArgs;
 use crate::args::{parse_bytes, parse_time};

@@ -7,15 +7,15 @@
 
 mod attach;
 mod ctl;
-mod path;
-mod values;
+pub(crate) mod path;
+pub(crate) mod values;
 
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fabrix_rt::engine::Engine;
 
 pub(crate) use self::attach::{
@@ -24,8 +24,8 @@ pub(crate) use self::attach::{
 };
 pub(crate) use self::ctl::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 pub(crate) use self::path::{EngineArgs, RemoteArgs};
-pub(crate) use self::values::{Cores, HostId, parse_bytes, parse_name, parse_time, parse_uuid};
-use self::values::{parse_engine, parse_iqn};
+pub(crate) use self::values::{Cores, Format, HostId, parse_bytes, parse_name, parse_uuid};
+use self::values::{DISKS_HELP, parse_engine, parse_iqn};
 use crate::cli::bench::args::{BenchArgs, ours_first};
 use crate::log::LogFormat;
 use crate::secrets;
@@ -137,15 +137,6 @@ pub(crate) enum Verb {
     Demo(DemoArgs),
     /// Check what this machine supports, and say how to enable what is missing
     Doctor(DoctorArgs),
-}
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Text for people.
-    Text,
-    /// JSON for programs: stable keys, bytes and nanoseconds as integers.
-    Json,
 }
 
 /// Arguments of `serve`.
@@ -274,20 +265,6 @@ Start here:
   fabrix demo                                   measure this machine and write a report
   fabrix serve ram:1G --run 'fabrix bench $uri' serve and measure in one line
   fabrix doctor                                 check what would make it faster";
-
-pub(crate) const DISKS_HELP: &str = "\
-Disks:
-  ram:1G                          memory
-  null:1T                         reads zeroes, forgets writes
-  /path, vm.img or file:PATH,size=1G  a file (made if size= is given) or a block device; direct=off for buffered
-  raid0:chunk=256k,(A,B,...)      a stripe of any disks
-  nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
-  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  a remote disk; target_user= and target_password= for mutual CHAP.
-                                  USER%@FILE@ and target_password=@FILE read the secret from a file of yours
-  Options after a comma: name=..., block=512|4096, physical=512|4096, ro, inject=delay:5ms,
-  inject=error:0.1%. block is the unit of every address; physical is the alignment that hosts are advised (4096)
-  A comma or a parenthesis in a path has a backslash before it: '/srv/a\\,b.img'
-Sizes are in units of 1024: 4k, 1M, 1G.";
 
 #[cfg(test)]
 mod tests {

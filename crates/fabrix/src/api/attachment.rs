@@ -8,7 +8,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::server::{Answer, Body, UnknownPaths, blocking};
-use crate::attached::holder::Held;
+use crate::attached::held::Held;
 
 /// Paths of the control socket.
 pub(crate) const ATTACHMENT: &str = "/v1/attachment";

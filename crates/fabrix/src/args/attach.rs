@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::values::{parse_interval, parse_name};
-use super::{DISKS_HELP, EngineArgs, Format, RemoteArgs};
+use super::path::{EngineArgs, RemoteArgs};
+use super::values::{DISKS_HELP, Format, parse_interval, parse_name};
 use crate::log::LogFormat;
 
 /// The interface by which an attached disk becomes a device, file or socket.

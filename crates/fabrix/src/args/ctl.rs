@@ -2,8 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::Format;
-use super::values::{parse_bytes, parse_nsid};
+use super::values::{Format, parse_bytes, parse_nsid};
 
 /// Arguments of `ctl`.
 #[derive(Args)]

@@ -1,8 +1,9 @@
 //! Parsers for single values of the command line: names, sizes, times, processors. An error says
-//! what a right value looks like.
+//! what a right value looks like. `DISKS_HELP` explains disks for several subcommands.
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use fabrix_block::spec::parse_size;
 use fabrix_rt::SpinPolicy;
 use fabrix_rt::engine::Engine;
@@ -18,6 +19,15 @@ pub(crate) struct Limit(pub(crate) Option<Duration>);
 /// A list of processors, in the order of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cores(pub(crate) Vec<usize>);
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Text for people.
+    Text,
+    /// JSON for programs: stable keys, bytes and nanoseconds as integers.
+    Json,
+}
 
 /// Parses an iSCSI name. The result is in lower case, in which initiators compare names.
 pub(super) fn parse_iqn(text: &str) -> Result<String, String> {
@@ -175,6 +185,20 @@ pub(super) fn parse_nsid(text: &str) -> Result<u32, String> {
             .to_owned()
     })
 }
+
+pub(crate) const DISKS_HELP: &str = "\
+Disks:
+  ram:1G                          memory
+  null:1T                         reads zeroes, forgets writes
+  /path, vm.img or file:PATH,size=1G  a file (made if size= is given) or a block device; direct=off for buffered
+  raid0:chunk=256k,(A,B,...)      a stripe of any disks
+  nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
+  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  a remote disk; target_user= and target_password= for mutual CHAP.
+                                  USER%@FILE@ and target_password=@FILE read the secret from a file of yours
+  Options after a comma: name=..., block=512|4096, physical=512|4096, ro, inject=delay:5ms,
+  inject=error:0.1%. block is the unit of every address; physical is the alignment that hosts are advised (4096)
+  A comma or a parenthesis in a path has a backslash before it: '/srv/a\\,b.img'
+Sizes are in units of 1024: 4k, 1M, 1G.";
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,7 @@ use fabrix_attach::EventHandler;
 use fabrix_block::Device;
 
 use super::choose::Candidate;
-use super::front::Front;
-use super::holder::word;
+use super::front::{Front, word};
 use super::kernel_fuse;
 use super::records::{Claim, Record};
 use crate::args::{AttachArgs, FrontEnd};

@@ -4,8 +4,8 @@
 //! kernel runs on another thread.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::ErrorKind;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,14 +21,14 @@ use sys_devices::loop_device::LoopDevice;
 use sys_devices::mounts::{self, Unmount};
 use sys_devices::nbd_device::NbdDevice;
 
-use super::kernel_fuse::{begin_file, begin_loop, end_loop, is_left};
+use super::in_use::{in_use, not_ended};
+use super::kernel_fuse::{begin_file, begin_loop, end_loop};
+use super::records::leftovers::FRONT_END;
 use super::records::{Claim, Record};
-use super::size;
-use super::takeover::FRONT_END;
-use super::{kernel_nbd, nbd_port};
+use super::{kernel, kernel_nbd, nbd_port, size};
 use crate::api::bind;
 use crate::args::{AttachArgs, FrontEnd};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// The visible form of an attached disk.
 pub(crate) enum Front {
@@ -323,6 +323,19 @@ impl Front {
     }
 }
 
+pub(super) fn word(kind: FrontEnd) -> &'static str {
+    match kind {
+        FrontEnd::Auto => "auto",
+        FrontEnd::Ublk => FRONT_END,
+        FrontEnd::Fuse => "fuse",
+        FrontEnd::File => "file",
+        FrontEnd::Nbd => "nbd",
+        FrontEnd::NbdSocket => "nbd-socket",
+        FrontEnd::VhostUser => "vhost-user",
+        FrontEnd::Kernel => kernel::WORD,
+    }
+}
+
 /// Listens on the user's path, or on one beside the record.
 fn listen(
     claim: &Claim,
@@ -346,73 +359,6 @@ fn is_unused(socket: &NbdSocket, place: &Path, force: bool) -> Result<(), Failur
         _ if force => Ok(()),
         clients => Err(in_use(place, &format!("{clients} connected"))),
     }
-}
-
-/// The reason why a block device is still there.
-pub(super) fn not_ended(path: &Path, error: &io::Error) -> Failure {
-    if error.kind() != ErrorKind::ResourceBusy {
-        return Failure::io(format!(
-            "{}: {error}: what was written there may not be on the disk (--force takes it away all the same)",
-            path.display()
-        ));
-    }
-    match &mounted_at(path)[..] {
-        [] => in_use(
-            path,
-            "swap, another driver or a mount of another namespace has claimed it",
-        ),
-        [place, ..] => in_use(
-            path,
-            &format!("it is mounted at {place}; unmount that first"),
-        ),
-    }
-}
-
-pub(super) fn in_use(path: &Path, how: &str) -> Failure {
-    Failure::new(
-        Kind::Io,
-        format!(
-            "{} is in use: {how} (--force takes it away all the same)",
-            path.display()
-        ),
-    )
-}
-
-/// Mount points of a block device and its partitions in this mount namespace.
-fn mounted_at(device: &Path) -> Vec<String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let device = device.display().to_string();
-    let source = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let source = after.split(' ').nth(1)?;
-        let rest = source.strip_prefix(&device)?;
-        let is_ours = rest.is_empty() || rest.starts_with('p');
-        let place = before.split(' ').nth(4)?;
-        is_ours.then(|| place.replace("\\040", " "))
-    };
-    table.lines().filter_map(source).collect()
-}
-
-/// Removes the remains of a dead process: a device with waiting users, a loop device without file,
-/// or a dead mount.
-pub(crate) fn remove_leftovers(record: &Record, place: &Path) {
-    if record.front_end == FRONT_END {
-        let _somebody_else_did = ublk::remove_dead_device(&record.device, ublk::mark(&record.name));
-    }
-    let device = LoopDevice::at(&record.device);
-    if record.front_end == "fuse" && is_left(&device, &record.name) {
-        let _somebody_else_did = device.detach_by_force();
-    }
-    let nbd = NbdDevice::at(&record.device).filter(|nbd| nbd.owner() == Some(record.pid));
-    if let Some(nbd) = nbd {
-        let _somebody_else_did = nbd.disconnect_by_force();
-    }
-    let is_socket = matches!(record.front_end.as_str(), "nbd-socket" | "vhost-user");
-    let is_file = record.device.is_absolute(); // a TCP port ends with its process
-    if is_socket && is_file && UnixStream::connect(&record.device).is_err() {
-        let _was_not_there = fs::remove_file(&record.device);
-    }
-    let _nothing_is_mounted = mounts::unmount(place, Unmount::Lazily);
 }
 
 impl From<BeginError> for Failure {

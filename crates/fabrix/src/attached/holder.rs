@@ -4,23 +4,22 @@
 //! is served on a third.
 
 use std::fs::File;
-use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fabrix_attach::FrontEndEvent;
 use fabrix_block::filter::stats::Stats;
 use fabrix_block::spec::{Disk, without_secrets};
-use fabrix_block::{Device, Durability, OpenError, OpenErrorKind, Spec};
+use fabrix_block::{Device, Spec};
 use fabrix_rt::process;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::begin::{Begun, begin};
 use super::choose::choose;
-use super::front::Front;
-use super::kernel;
+use super::front::{Front, word};
+use super::held::{Held, HolderEvent};
 use super::paths::Paths;
 use super::records::{Claim, Record, Records};
 use super::takeover;
@@ -28,33 +27,10 @@ use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::notices::disk_failed;
 use crate::cli::terminal::{print, say};
-use crate::counters;
 use crate::disks::{Opener, Watch};
 use crate::failure::{Failure, Kind};
 use crate::log::{self, LogFormat};
 use crate::signals::end_a_service;
-
-/// An attached disk, as the control socket sees it.
-pub(crate) struct Held {
-    record: Mutex<Record>,
-    disk: Mutex<Arc<dyn Device>>,
-    resizing: Mutex<()>,
-    counted: Arc<Stats>,
-    paths: Arc<Paths>,
-    kind: FrontEnd,
-    front: Front,
-    sender: Mutex<Sender<HolderEvent>>,
-}
-
-/// Event for the main thread.
-pub(crate) enum HolderEvent {
-    /// A front end of this kind has ended.
-    FrontEndEnded(FrontEnd),
-    /// A signal requests the end.
-    StopRequested,
-    /// A path reports that the disk has changed, for example its size.
-    DiskChanged(SocketAddr),
-}
 
 /// Interval of the connection attempts with `--wait`.
 const TRY_EVERY: Duration = Duration::from_secs(1);
@@ -79,7 +55,11 @@ pub(crate) fn hold(
     claim.keep(left.is_some());
     let (sender, events) = channel();
     let paths = Arc::<Paths>::default();
-    let opened = open(args, &claim, paths.watch(sender.clone()), caller)?;
+    let disk_sender = sender.clone();
+    let watch = paths.watch(move |address| {
+        let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(address));
+    });
+    let opened = open(args, &claim, watch, caller)?;
     let counted = {
         let name = claim.name.clone();
         Stats::telling(opened, move |failed| disk_failed(&name, failed))
@@ -241,19 +221,6 @@ fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
     remote(&disk.identity().name).or_else(|| remote(uri))
 }
 
-pub(super) fn word(kind: FrontEnd) -> &'static str {
-    match kind {
-        FrontEnd::Auto => "auto",
-        FrontEnd::Ublk => takeover::FRONT_END,
-        FrontEnd::Fuse => "fuse",
-        FrontEnd::File => "file",
-        FrontEnd::Nbd => "nbd",
-        FrontEnd::NbdSocket => "nbd-socket",
-        FrontEnd::VhostUser => "vhost-user",
-        FrontEnd::Kernel => kernel::WORD,
-    }
-}
-
 /// Releases everything that the caller waits for or could remove: outputs, terminal and working
 /// directory.
 fn go_to_background(claim: &Claim, format: Option<LogFormat>) -> Result<(), Failure> {
@@ -277,93 +244,6 @@ fn event_handler(kind: FrontEnd, sender: Sender<HolderEvent>) -> fabrix_attach::
             log::warn(format_args!("a client was cut off: {sentence}"))
         }
     })
-}
-
-impl Held {
-    fn record(&self) -> Record {
-        self.record
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// The record with state and statistics.
-    pub(crate) fn json(&self) -> Value {
-        let record = self.record();
-        let mut all = serde_json::to_value(&record).unwrap_or_default();
-        let volatile = self
-            .disk
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .geometry()
-            .durability
-            == Durability::None;
-        all["state"] = json!(self.paths.state());
-        all["fault"] = json!(self.paths.fault());
-        all["paths"] = self.paths.json();
-        all["reconnects"] = json!(self.paths.reconnects());
-        all["volatile"] = json!(volatile);
-        all["zero_copy"] = json!(self.front.zero_copy());
-        if let Some(over_uring) = self.front.over_uring() {
-            all["io_uring"] = json!(over_uring.is_ok());
-        }
-        for (name, counts) in counters::summary(&self.counted) {
-            all[name] = counts;
-        }
-        all
-    }
-
-    /// Detailed statistics.
-    pub(crate) fn counters(&self) -> Value {
-        let record = self.record();
-        json!({
-            "schema": 1,
-            "name": record.name,
-            "device": record.device,
-            "state": self.paths.state(),
-            "fault": self.paths.fault(),
-            "reconnects": self.paths.reconnects(),
-            "counters": counters::detailed(&self.counted),
-        })
-    }
-
-    /// Detaches the disk: see [`Front::end`]. With `force` this process ends at once. Requests of
-    /// programs that still have the device open then fail.
-    pub(crate) fn detach(&self, force: bool) -> Result<(), Failure> {
-        self.front.end(force)?;
-        if force {
-            let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-            let _it_is_over_already = sender.send(HolderEvent::FrontEndEnded(self.kind));
-        }
-        Ok(())
-    }
-
-    /// Adopts the current size of the disk. `reported_by` is the path that reported the change, if
-    /// one did.
-    pub(crate) fn resize(&self, reported_by: Option<SocketAddr>) -> Result<(), Failure> {
-        let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
-        let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
-        let fresh = disk.resize(None); // a target may take long to answer
-        if let Some(fault) = fresh.as_ref().err().and_then(fault) {
-            self.paths.set_fault(reported_by, Some(&fault));
-        }
-        let fresh = fresh?;
-        self.front.resized(&fresh)?;
-        self.paths.set_fault(reported_by, None);
-        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        record.size_bytes = fresh.geometry().bytes();
-        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
-        Ok(())
-    }
-}
-
-/// The disk's fault in an error. None if the disk could not be asked.
-fn fault(error: &OpenError) -> Option<String> {
-    matches!(
-        error.kind,
-        OpenErrorKind::NotFound | OpenErrorKind::Unsupported
-    )
-    .then(|| error.to_string())
 }
 
 /// Prints the result of an attachment.

@@ -18,7 +18,8 @@ use fabrix_host::Options;
 use fabrix_rt::process::is_root;
 use serde_json::{Value, json};
 
-use super::front::in_use;
+use super::in_use::in_use;
+use super::records::leftovers::{CONTROLLERS, text};
 use super::records::{Record, Records};
 use super::size::{self, SECTOR_BYTES};
 use crate::args::AttachArgs;
@@ -30,7 +31,6 @@ use crate::host_names::uuid_text;
 pub(crate) const WORD: &str = "kernel";
 /// The device for connection requests.
 const FABRICS: &str = "/dev/nvme-fabrics";
-const CONTROLLERS: &str = "/sys/class/nvme";
 const DISKS: &str = "/sys/block";
 /// Time limit of the kernel for showing the disk of a new controller.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -241,19 +241,6 @@ fn disk_of(nqn: &str, nsid: u32) -> Option<PathBuf> {
         let device = Path::new("/dev").join(name);
         (is_it && device.exists()).then_some(device)
     })
-}
-
-fn text(path: &Path) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
-}
-
-/// Whether the record's controller still exists with the same subsystem.
-pub(crate) fn lives(record: &Record) -> bool {
-    let Some(controller) = &record.controller else {
-        return false;
-    };
-    let nqn = text(&Path::new(CONTROLLERS).join(controller).join("subsysnqn"));
-    nqn.is_some() && nqn == record.subsystem
 }
 
 /// The record with the kernel's state and statistics.

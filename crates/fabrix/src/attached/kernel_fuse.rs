@@ -15,7 +15,7 @@ use fabrix_rt::{Remote, process};
 use sys_devices::loop_device::{LoopDevice, LoopOptions};
 use sys_devices::mounts::{self, Unmount};
 
-use super::front::not_ended;
+use super::in_use::not_ended;
 use crate::args::FrontEnd;
 use crate::failure::Failure;
 

@@ -3,7 +3,7 @@
 //! - [`records`]: the folder with a record, a lock and a control socket per attachment.
 //! - [`front`]: the forms in which a disk is attached.
 //! - [`choose`] and [`begin`]: select a form and start it.
-//! - [`holder`]: the process that keeps a disk attached.
+//! - [`holder`]: the process that keeps a disk attached. [`held`]: the state of that disk.
 //! - [`takeover`]: devices that survive such a process.
 //! - [`declared`]: the folder of disks to attach at every start.
 //! - [`kernel`]: disks accessed by the kernel's own host.
@@ -13,7 +13,9 @@ mod begin;
 mod choose;
 pub(crate) mod declared;
 pub(crate) mod front;
+pub(crate) mod held;
 pub(crate) mod holder;
+mod in_use;
 pub(crate) mod kernel;
 mod kernel_fuse;
 mod kernel_nbd;

@@ -4,13 +4,11 @@
 //! Sessions report events on the shard's thread, rarely. The control socket reads the state.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_host::PathEvent;
 use serde_json::{Value, json};
 
-use super::holder::HolderEvent;
 use crate::disks::Watch;
 
 /// All connections of a disk.
@@ -48,17 +46,17 @@ impl State {
 }
 
 impl Paths {
-    /// A handler for the events of a session. Changes of the disk also go to `sender`.
-    pub(crate) fn watch(self: &Arc<Self>, sender: Sender<HolderEvent>) -> Watch {
+    /// A handler for the events of a session. `changed` is also told of changes of the disk.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        changed: impl Fn(SocketAddr) + Send + Sync + 'static,
+    ) -> Watch {
         let paths = Arc::clone(self);
-        // A sender is not `Sync`, so it needs a lock.
-        let sender = Mutex::new(sender);
         Arc::new(move |address, event| {
             let has_changed = event == PathEvent::Changed;
             paths.take(address, event);
             if has_changed {
-                let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
-                let _it_is_over = sender.send(HolderEvent::DiskChanged(address));
+                changed(address);
             }
         })
     }

@@ -4,6 +4,8 @@
 //! A record with a free lock is stale: its process has died. This file knows files, and disks only
 //! by identity.
 
+pub(crate) mod leftovers;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,6 +18,7 @@ use fabrix_rt::process::is_root;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use leftovers::{lives, remove_leftovers, waits};
 
 /// Record of an attachment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -120,7 +123,7 @@ impl Records {
                 continue;
             };
             if let Ok(record) = serde_json::from_str::<Record>(&text) {
-                let alive = self.is_locked(&record.name) || super::kernel::lives(&record);
+                let alive = self.is_locked(&record.name) || lives(&record);
                 found.push(Found { record, alive });
             }
         }
@@ -214,9 +217,9 @@ impl Records {
             Err(TryLockError::Error(error)) => return Err(cannot(error)),
         }
         if let Some(stale) = others.iter().find(|other| other.record.name == name)
-            && !super::takeover::waits(&stale.record)
+            && !waits(&stale.record)
         {
-            super::front::remove_leftovers(&stale.record, &self.mount_point(&name));
+            remove_leftovers(&stale.record, &self.mount_point(&name));
         }
         let noted = lock.set_len(0).and_then(|()| write!(lock, "{id}"));
         noted.map_err(cannot)?;

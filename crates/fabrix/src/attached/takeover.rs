@@ -1,9 +1,9 @@
 //! Takeover of ublk devices, which survive the process that served them. Finds the record of such a
 //! device and checks that its users wait for the same disk.
 
-use fabrix_attach::ublk::{self, Left};
 use fabrix_block::spec::without_secrets;
 
+use super::records::leftovers::waits;
 use super::records::{Found, Record, Records};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::Failure;
@@ -31,18 +31,9 @@ pub(crate) fn find(records: &Records, args: &AttachArgs) -> Result<Option<Record
     }
 }
 
-/// Whether the record's process has left a device with waiting users.
-pub(crate) fn waits(record: &Record) -> bool {
-    record.front_end == FRONT_END
-        && ublk::left(&record.device, ublk::mark(&record.name)) == Left::Waiting
-}
-
 fn is_meant(record: &Record, args: &AttachArgs) -> bool {
     record.uri == without_secrets(&args.uri)
         && matches!(args.front_end, FrontEnd::Auto | FrontEnd::Ublk)
         && args.socket.is_none()
         && args.listen.is_none()
 }
-
-/// Name of this front end in records.
-pub(crate) const FRONT_END: &str = "ublk";

@@ -10,8 +10,8 @@ use super::terminal::say;
 use crate::api::{Client, attachment};
 use crate::args::{DetachArgs, ResizeArgs};
 use crate::attached::declared::Declared;
-use crate::attached::front::remove_leftovers;
 use crate::attached::kernel;
+use crate::attached::records::leftovers::remove_leftovers;
 use crate::attached::records::{Found, Records};
 use crate::failure::{Failure, Kind};
 

@@ -14,7 +14,6 @@ use fabrix_host::{
 use fabrix_target::DISCOVERY_PORT;
 use serde_json::{Value, json};
 
-use super::seed::bracketed;
 use super::terminal::{print, say};
 use crate::args::{DiscoverArgs, Format};
 use crate::disks::{ISCSI, address, discover_iscsi};
@@ -254,6 +253,14 @@ fn subtype(subtype: DiscoveredSubtype) -> String {
         DiscoveredSubtype::Nvm => "nvme subsystem".to_owned(),
         DiscoveredSubtype::Current => "current discovery subsystem".to_owned(),
         DiscoveredSubtype::Other(number) => format!("unrecognized {number}"),
+    }
+}
+
+/// Adds brackets to a bare IPv6 address.
+pub(super) fn bracketed(address: &str) -> String {
+    match address.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("[{address}]"),
+        Err(_) => address.to_owned(),
     }
 }
 

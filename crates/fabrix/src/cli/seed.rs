@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use super::attach::launch;
 use super::detach::detach;
+use super::discover::bracketed;
 use super::terminal::print;
 use crate::args::{DiscoverArgs, DiscoveryArgs, Format, InsertArgs, RemoveArgs};
 use crate::attached::records::Records;
@@ -51,12 +52,4 @@ pub(crate) fn remove(args: &RemoveArgs) -> Result<ExitCode, Failure> {
     let found = records.find(&args.target.to_string())?;
     detach(&records, &found, false)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Adds brackets to a bare IPv6 address.
-pub(super) fn bracketed(address: &str) -> String {
-    match address.parse::<std::net::Ipv6Addr>() {
-        Ok(_) => format!("[{address}]"),
-        Err(_) => address.to_owned(),
-    }
 }

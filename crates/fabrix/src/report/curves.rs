@@ -4,11 +4,10 @@
 //! that stretches with the width and keeps their thickness. The values of the vertical axis have a
 //! margin that is wide enough on a phone.
 
-use super::figure::{class, label_of};
-use super::number::short;
+use super::number::{label_of, short};
 use super::scale::step;
 use super::sheet::{Axis, Curve};
-use super::svg::{NOTHING, begin, escape};
+use super::svg::{NOTHING, begin, class, escape};
 
 /// Draws a line chart.
 pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> String {

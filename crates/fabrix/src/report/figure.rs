@@ -3,26 +3,15 @@
 //! Bars are drawn by `svg`, lines by `curves`, and heat maps by `heat`. In a page, a figure uses
 //! the page's colours. A file contains its own colours for light and dark mode.
 
-use super::number::{grouped, short};
+use super::number::label_of;
 use super::scale::Scale;
 use super::sheet::{Drawing, Figure};
-use super::svg::{Chart, Group, Line, Mark, draw};
+use super::svg::{Chart, Group, Line, Mark, class, draw};
 pub(crate) use super::svg::{escape, fitted};
 use super::{curves, heat};
 
 /// Colours of all figures. A page includes them once, and every file contains them.
 pub(crate) const STYLE: &str = include_str!("chart.css");
-
-/// CSS classes of the series: eight colours, and the same colours in a second style.
-const SERIES: [&str; 16] = [
-    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s0 again", "s1 again", "s2 again", "s3 again",
-    "s4 again", "s5 again", "s6 again", "s7 again",
-];
-
-/// The class of a series. They repeat after sixteen.
-pub(super) fn class(index: usize) -> &'static str {
-    SERIES[index % SERIES.len()]
-}
 
 /// The drawing for a page.
 pub(super) fn inline(figure: &Figure) -> String {
@@ -174,15 +163,6 @@ fn stacks(label: &str, rows: &[(String, Vec<f64>)]) -> Chart {
         scale: Scale::linear(greatest, ""),
         rule: None,
         groups: rows.iter().map(group).collect(),
-    }
-}
-
-/// A value as a label beside its mark.
-pub(super) fn label_of(value: f64) -> String {
-    if value >= 1e4 {
-        grouped(value)
-    } else {
-        short(value)
     }
 }
 

@@ -30,6 +30,15 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
+/// A value as a label beside its mark.
+pub(super) fn label_of(value: f64) -> String {
+    if value >= 1e4 {
+        grouped(value)
+    } else {
+        short(value)
+    }
+}
+
 /// Bytes per second as MB/s (10^6).
 pub(super) fn mb_per_s(bw_bytes: f64) -> String {
     short(bw_bytes / 1e6)

@@ -4,7 +4,7 @@
 
 use super::sheet::{Cell, Column, Figure, Report, Table};
 use super::svg::escape;
-use super::{Context, figure, number, plain};
+use super::{Context, figure, number, plain, svg};
 
 const STYLE: &str = include_str!("report.css");
 
@@ -53,7 +53,7 @@ fn card(part: &Figure) -> String {
         .map(|(index, name)| {
             format!(
                 "<span class=\"item\"><span class=\"key {}\"></span>{}</span> ",
-                figure::class(index),
+                svg::class(index),
                 escape(name)
             )
         })

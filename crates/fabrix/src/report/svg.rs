@@ -6,6 +6,17 @@
 
 use super::scale::Scale;
 
+/// CSS classes of the series: eight colours, and the same colours in a second style.
+const SERIES: [&str; 16] = [
+    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s0 again", "s1 again", "s2 again", "s3 again",
+    "s4 again", "s5 again", "s6 again", "s7 again",
+];
+
+/// The class of a series. They repeat after sixteen.
+pub(super) fn class(index: usize) -> &'static str {
+    SERIES[index % SERIES.len()]
+}
+
 /// A chart: a scale and groups of lines.
 pub(super) struct Chart {
     /// Description for screen readers.

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Command, Subcommand};
 
-use crate::args::{DISKS_HELP, EngineArgs, Format, RemoteArgs};
+use crate::args::path::{EngineArgs, RemoteArgs};
+use crate::args::values::{DISKS_HELP, Format};
 use foreign::{DISKSPD_HELP, SGP_DD_HELP};
 pub(crate) use foreign::{WordsArgs, ours_first, shown};
 pub(crate) use plain::{PlainArgs, RateProcess, parse_percentiles};

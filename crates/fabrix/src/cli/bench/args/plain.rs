@@ -8,7 +8,7 @@ use fabrix_bench::Rw;
 use fabrix_bench::job::Distribution;
 
 use super::CommonArgs;
-use crate::args::{parse_bytes, parse_time};
+use crate::args::values::{parse_bytes, parse_time};
 
 /// Arguments of `bench URI`.
 #[derive(Args)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::CommonArgs;
-use crate::args::{DISKS_HELP, Format, parse_bytes, parse_time};
+use crate::args::values::{DISKS_HELP, Format, parse_bytes, parse_time};
 
 /// Arguments of the profiles that measure a table of workloads.
 #[derive(Args)]

@@ -1,0 +1,125 @@
+//! The state of an attached disk, which its process and its control socket share.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fabrix_block::filter::stats::Stats;
+use fabrix_block::{Device, Durability, OpenError, OpenErrorKind};
+use serde_json::{Value, json};
+
+use super::front::Front;
+use super::paths::Paths;
+use super::records::Record;
+use crate::args::FrontEnd;
+use crate::counters;
+use crate::failure::Failure;
+
+/// An attached disk, as the control socket sees it.
+pub(crate) struct Held {
+    pub(super) record: Mutex<Record>,
+    pub(super) disk: Mutex<Arc<dyn Device>>,
+    pub(super) resizing: Mutex<()>,
+    pub(super) counted: Arc<Stats>,
+    pub(super) paths: Arc<Paths>,
+    pub(super) kind: FrontEnd,
+    pub(super) front: Front,
+    pub(super) sender: Mutex<Sender<HolderEvent>>,
+}
+
+/// Event for the main thread.
+pub(crate) enum HolderEvent {
+    /// A front end of this kind has ended.
+    FrontEndEnded(FrontEnd),
+    /// A signal requests the end.
+    StopRequested,
+    /// A path reports that the disk has changed, for example its size.
+    DiskChanged(SocketAddr),
+}
+
+impl Held {
+    pub(super) fn record(&self) -> Record {
+        self.record
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The record with state and statistics.
+    pub(crate) fn json(&self) -> Value {
+        let record = self.record();
+        let mut all = serde_json::to_value(&record).unwrap_or_default();
+        let volatile = self
+            .disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .geometry()
+            .durability
+            == Durability::None;
+        all["state"] = json!(self.paths.state());
+        all["fault"] = json!(self.paths.fault());
+        all["paths"] = self.paths.json();
+        all["reconnects"] = json!(self.paths.reconnects());
+        all["volatile"] = json!(volatile);
+        all["zero_copy"] = json!(self.front.zero_copy());
+        if let Some(over_uring) = self.front.over_uring() {
+            all["io_uring"] = json!(over_uring.is_ok());
+        }
+        for (name, counts) in counters::summary(&self.counted) {
+            all[name] = counts;
+        }
+        all
+    }
+
+    /// Detailed statistics.
+    pub(crate) fn counters(&self) -> Value {
+        let record = self.record();
+        json!({
+            "schema": 1,
+            "name": record.name,
+            "device": record.device,
+            "state": self.paths.state(),
+            "fault": self.paths.fault(),
+            "reconnects": self.paths.reconnects(),
+            "counters": counters::detailed(&self.counted),
+        })
+    }
+
+    /// Detaches the disk: see [`Front::end`]. With `force` this process ends at once. Requests of
+    /// programs that still have the device open then fail.
+    pub(crate) fn detach(&self, force: bool) -> Result<(), Failure> {
+        self.front.end(force)?;
+        if force {
+            let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            let _it_is_over_already = sender.send(HolderEvent::FrontEndEnded(self.kind));
+        }
+        Ok(())
+    }
+
+    /// Adopts the current size of the disk. `reported_by` is the path that reported the change, if
+    /// one did.
+    pub(crate) fn resize(&self, reported_by: Option<SocketAddr>) -> Result<(), Failure> {
+        let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
+        let fresh = disk.resize(None); // a target may take long to answer
+        if let Some(fault) = fresh.as_ref().err().and_then(fault) {
+            self.paths.set_fault(reported_by, Some(&fault));
+        }
+        let fresh = fresh?;
+        self.front.resized(&fresh)?;
+        self.paths.set_fault(reported_by, None);
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.size_bytes = fresh.geometry().bytes();
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+}
+
+/// The disk's fault in an error. None if the disk could not be asked.
+fn fault(error: &OpenError) -> Option<String> {
+    matches!(
+        error.kind,
+        OpenErrorKind::NotFound | OpenErrorKind::Unsupported
+    )
+    .then(|| error.to_string())
+}

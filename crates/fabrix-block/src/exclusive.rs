@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
+use crate::filter::Filter;
+use crate::{Channel, Device, OpenError};
 use gate::Gate;
 
 /// A disk with an atomic compare and write.
@@ -45,38 +46,27 @@ impl Exclusive {
     }
 }
 
-impl Device for Exclusive {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
+impl Filter for Exclusive {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
-    fn identity(&self) -> &Identity {
-        self.inner.identity()
+    fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        Self::around(self, inner)
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let inner = self.inner.open(shard)?;
-        Ok(channel::open(
-            shard,
-            inner,
-            self.geometry().clone(),
-            &self.gate,
-        ))
-    }
-
-    fn allocation(&self, lba: u64) -> Run {
-        self.inner.allocation(lba)
-    }
-
-    fn notes(&self) -> &[String] {
-        self.inner.notes()
+        let geometry = self.inner.geometry().clone();
+        Ok(channel::open(shard, inner, geometry, &self.gate))
     }
 
     fn compares_and_writes(&self) -> bool {
         true
     }
 
-    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(self.around(self.inner.resize(bytes)?))
+    /// Comparisons read the bytes.
+    fn takes_registered(&self) -> bool {
+        false
     }
 }

@@ -13,18 +13,23 @@ use fabrix_rt::Shard;
 
 use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
 
-/// A disk in front of another disk that forwards requests without reading their bytes. Every method
-/// that a filter does not define is forwarded. A layer that reads bytes implements [`Device`]
-/// itself, as [`Exclusive`](crate::exclusive::Exclusive) does.
-trait Filter: Send + Sync {
+/// A disk in front of another disk. Every method that a filter does not define is forwarded.
+pub(crate) trait Filter: Send + Sync {
     /// The disk below.
     fn inner(&self) -> &dyn Device;
 
-    /// See [`Device::open`].
-    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError>;
+    /// This filter in front of the resized disk.
+    fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device>;
 
-    /// See [`Device::resize`]. Returns this filter in front of the resized disk.
-    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError>;
+    /// See [`Device::open`].
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        self.inner().open(shard)
+    }
+
+    /// See [`Device::resize`].
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(self.around(self.inner().resize(bytes)?))
+    }
 
     /// See [`Device::geometry`].
     fn geometry(&self) -> &Geometry {
@@ -34,6 +39,16 @@ trait Filter: Send + Sync {
     /// See [`Device::identity`].
     fn identity(&self) -> &Identity {
         self.inner().identity()
+    }
+
+    /// See [`Device::compares_and_writes`].
+    fn compares_and_writes(&self) -> bool {
+        self.inner().compares_and_writes()
+    }
+
+    /// See [`Device::takes_registered`]. A filter that reads the bytes of requests says no.
+    fn takes_registered(&self) -> bool {
+        self.inner().takes_registered()
     }
 }
 
@@ -51,11 +66,11 @@ impl<F: Filter> Device for F {
     }
 
     fn compares_and_writes(&self) -> bool {
-        self.inner().compares_and_writes()
+        Filter::compares_and_writes(self)
     }
 
     fn takes_registered(&self) -> bool {
-        self.inner().takes_registered()
+        Filter::takes_registered(self)
     }
 
     fn allocation(&self, lba: u64) -> Run {

@@ -195,6 +195,18 @@ impl Operation {
         )
     }
 
+    /// Whether the operation may release the space of its blocks.
+    const fn deallocates(self) -> bool {
+        matches!(
+            self,
+            Self::Deallocate
+                | Self::WriteZeroes {
+                    deallocate: true,
+                    ..
+                }
+        )
+    }
+
     /// Payload size as a multiple of the blocks' bytes: 0, 1, or 2 for compare and write.
     const fn payload_copies(self) -> u64 {
         match self {
@@ -250,6 +262,14 @@ impl Payload<'_> {
             Payload::None | Payload::Lend | Payload::Registered(_) => None,
         }
     }
+}
+
+/// A copy of a write's source that outlives the call of [`Channel::submit`]. None: no buffer is
+/// free.
+pub fn copy_to_buf(shard: &mut Shard, source: &[u8]) -> Option<Buf> {
+    let mut buf = shard.take_buf(source.len())?;
+    buf.bytes_mut()[..source.len()].copy_from_slice(source);
+    Some(buf)
 }
 
 /// The immediate answer to a request.

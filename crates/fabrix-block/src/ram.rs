@@ -111,8 +111,7 @@ impl Channel for RamChannel {
             Operation::Read => self.read(request),
             Operation::Write { .. } => self.write(request),
             Operation::Flush => request.done(Status::Ok),
-            Operation::WriteZeroes { deallocate, .. } => self.zero(shard, request, deallocate),
-            Operation::Deallocate => self.zero(shard, request, true),
+            Operation::WriteZeroes { .. } | Operation::Deallocate => self.zero(shard, request),
             Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
         }
     }
@@ -140,10 +139,11 @@ impl RamChannel {
         request.done(Status::Ok)
     }
 
-    fn zero<'a>(&self, shard: &mut Shard, request: Request<'a>, deallocate: bool) -> Submit<'a> {
+    fn zero<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
         if request.bytes(&self.memory.geometry) > zeroing::AT_ONCE_BYTES {
-            return self.zeroing.task().begin(shard, request, deallocate);
+            return self.zeroing.submit(shard, request);
         }
+        let deallocate = request.operation.deallocates();
         self.memory.zero(request.lba, request.blocks, deallocate);
         request.done(Status::Ok)
     }

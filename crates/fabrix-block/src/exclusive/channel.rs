@@ -4,18 +4,17 @@
 
 mod comparison;
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
+use fabrix_rt::{Completion, Loan, Shard, TaskId, Token};
 
 use self::comparison::Comparison;
-use super::gate::{Gate, GateHandle, WakeUp};
+use super::gate::{Gate, GateHandle};
 use crate::slots::Slots;
-use crate::task::{Closing, TaskHandle};
-use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
+use crate::task::{ChannelTask, TaskHandle, complete, submit_as, token};
+use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit, copy_to_buf};
 
 pub(super) fn open(
     shard: &mut Shard,
@@ -34,21 +33,8 @@ pub(super) fn open(
         comparisons: VecDeque::with_capacity(PARKED_MAX),
         current: None,
         ticking: false,
-        closing: false,
     };
-    Box::new(ExclusiveChannel {
-        handle: TaskHandle::new(shard, make),
-    })
-}
-
-struct ExclusiveChannel {
-    handle: TaskHandle<ExclusiveTask>,
-}
-
-impl Channel for ExclusiveChannel {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.handle.task().submit(shard, request)
-    }
+    Box::new(TaskHandle::new(shard, make))
 }
 
 /// Aligned away from memory that other shards write: see [`fabrix_rt::Apart`].
@@ -67,7 +53,6 @@ struct ExclusiveTask {
     current: Option<Comparison>,
     /// Whether a timer is set.
     ticking: bool,
-    closing: bool,
 }
 
 struct PendingWrite {
@@ -78,29 +63,11 @@ struct PendingWrite {
 
 /// A queued request. It owns its data, because it outlives the call of `submit`.
 struct Parked {
-    caller: Token,
-    operation: Operation,
-    lba: u64,
-    blocks: u32,
-    buf: Option<Buf>,
+    request: Request<'static>,
     callers_buf: bool,
 }
 
 impl ExclusiveTask {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        if !request.operation.writes() {
-            return self.inner.submit(shard, request);
-        }
-        if let Some(status) = request.refusal(&self.geometry) {
-            return request.done(status);
-        }
-        match request.operation {
-            _ if request.blocks == 0 => request.done(Status::Ok),
-            Operation::CompareAndWrite { .. } => self.compare(shard, request),
-            _ => self.write(shard, request),
-        }
-    }
-
     fn write<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
         if self.writes.is_full() {
             return Submit::Busy(request);
@@ -108,30 +75,28 @@ impl ExclusiveTask {
         if !self.gate.enter() {
             return self.park(shard, request);
         }
-        let caller = request.token;
-        let slot = self
-            .writes
-            .insert(PendingWrite {
-                caller,
-                callers_buf: true,
-            })
-            .expect("the caller saw a free slot");
-        let answer = self.inner.submit(
-            shard,
-            request.with_token(Token {
-                task: self.id,
-                slot,
-            }),
-        );
-        if matches!(answer, Submit::Pending) {
-            return Submit::Pending;
+        self.submit_write(shard, request, true)
+    }
+
+    /// Submits a write that has entered the gate.
+    fn submit_write<'a>(
+        &mut self,
+        shard: &mut Shard,
+        request: Request<'a>,
+        callers_buf: bool,
+    ) -> Submit<'a> {
+        let write = PendingWrite {
+            caller: request.token,
+            callers_buf,
+        };
+        let slot = self.writes.insert(write);
+        let slot = slot.expect("the caller saw a free slot");
+        let answer = submit_as(&mut self.inner, shard, request, token(self.id, slot));
+        if !matches!(answer, Submit::Pending) {
+            self.writes.take(slot);
+            self.gate.leave();
         }
-        self.writes.take(slot);
-        self.gate.leave();
-        match answer {
-            Submit::Busy(request) => Submit::Busy(request.with_token(caller)),
-            answer => answer,
-        }
+        answer
     }
 
     fn park<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
@@ -155,32 +120,25 @@ impl ExclusiveTask {
         shard: &mut Shard,
         request: Request<'a>,
     ) -> Result<Parked, Submit<'a>> {
-        let (buf, callers_buf) = match request.payload {
+        let (payload, callers_buf) = match request.payload {
             // `refusal` has rejected registered memory: this disk does not accept it.
-            Payload::None | Payload::Lend | Payload::Registered(_) => (None, false),
-            Payload::Owned(buf) => (Some(buf), true),
-            Payload::Borrowed(bytes) => match shard.take_buf(bytes.len()) {
-                Some(mut buf) => {
-                    buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-                    (Some(buf), false)
-                }
+            Payload::None | Payload::Lend | Payload::Registered(_) => (Payload::None, false),
+            Payload::Owned(buf) => (Payload::Owned(buf), true),
+            Payload::Borrowed(bytes) => match copy_to_buf(shard, bytes) {
+                Some(buf) => (Payload::Owned(buf), false),
                 None if self.is_idle() => return Err(request.done(Status::NotReady)),
                 None => return Err(Submit::Busy(request)),
             },
         };
-        let Request {
-            operation,
-            lba,
-            blocks,
-            token: caller,
-            ..
-        } = request;
+        let request = Request {
+            operation: request.operation,
+            lba: request.lba,
+            blocks: request.blocks,
+            payload,
+            token: request.token,
+        };
         Ok(Parked {
-            caller,
-            operation,
-            lba,
-            blocks,
-            buf,
+            request,
             callers_buf,
         })
     }
@@ -201,73 +159,25 @@ impl ExclusiveTask {
         if self.writes.is_full() || !self.gate.enter() {
             return Err(parked);
         }
-        let Parked {
-            caller,
-            operation,
-            lba,
-            blocks,
-            buf,
-            callers_buf,
-        } = parked;
-        let slot = self
-            .writes
-            .insert(PendingWrite {
-                caller,
-                callers_buf,
-            })
-            .expect("the caller saw a free slot");
-        let payload = buf.map_or(Payload::None, Payload::Owned);
-        let token = Token {
-            task: self.id,
-            slot,
-        };
-        match self.inner.submit(
-            shard,
-            Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token,
-            },
-        ) {
-            Submit::Pending => Ok(()),
-            Submit::Done(status, loan) => {
-                self.write_ended(shard, slot, status, loan);
-                Ok(())
-            }
+        let (caller, callers_buf) = (parked.request.token, parked.callers_buf);
+        match self.submit_write(shard, parked.request, callers_buf) {
+            Submit::Pending => {}
+            Submit::Done(status, loan) => answer(shard, caller, callers_buf, status, loan),
             Submit::Busy(request) => {
-                self.writes.take(slot);
-                self.gate.leave();
-                let buf = match request.payload {
-                    Payload::Owned(buf) => Some(buf),
-                    _ => None,
-                };
-                Err(Parked {
-                    caller,
-                    operation,
-                    lba,
-                    blocks,
-                    buf,
+                return Err(Parked {
+                    request,
                     callers_buf,
-                })
+                });
             }
         }
+        Ok(())
     }
 
     fn write_ended(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
-        let Some(write) = self.writes.take(slot) else {
-            return;
-        };
-        self.gate.leave();
-        let loan = if write.callers_buf { loan } else { Loan::None };
-        shard.complete(
-            write.caller,
-            Completion {
-                result: status.to_result(),
-                loan,
-            },
-        );
+        if let Some(write) = self.writes.take(slot) {
+            self.gate.leave();
+            answer(shard, write.caller, write.callers_buf, status, loan);
+        }
     }
 
     /// Checks again everything that this channel may be waiting for.
@@ -285,9 +195,6 @@ impl ExclusiveTask {
             self.gate.release();
         }
         self.tick_later(shard);
-        if self.closing && self.is_idle() {
-            shard.remove(self.id);
-        }
     }
 
     /// A wake-up can be lost when a mailbox is full, and a busy disk sends none. A timer therefore
@@ -295,26 +202,30 @@ impl ExclusiveTask {
     fn tick_later(&mut self, shard: &mut Shard) {
         if self.waits() && !self.ticking {
             self.ticking = true;
-            shard.set_timer(
-                Token {
-                    task: self.id,
-                    slot: 0,
-                },
-                shard.now() + TICK,
-            );
+            shard.set_timer(token(self.id, 0), shard.now() + TICK);
         }
     }
 
     fn waits(&self) -> bool {
         !self.parked.is_empty() || !self.comparisons.is_empty() || self.current.is_some()
     }
-
-    fn is_idle(&self) -> bool {
-        !self.waits() && self.writes.is_empty()
-    }
 }
 
-impl Task for ExclusiveTask {
+impl ChannelTask for ExclusiveTask {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if !request.operation.writes() {
+            return self.inner.submit(shard, request);
+        }
+        if let Some(status) = request.refusal(&self.geometry) {
+            return request.done(status);
+        }
+        match request.operation {
+            _ if request.blocks == 0 => request.done(Status::Ok),
+            Operation::CompareAndWrite { .. } => self.compare(shard, request),
+            _ => self.write(shard, request),
+        }
+    }
+
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let status = Status::from_result(completion.result);
         if slot == COMPARISON {
@@ -323,7 +234,7 @@ impl Task for ExclusiveTask {
             self.write_ended(shard, slot, status, completion.loan);
         }
         // Without waiting work this check is skipped, so ordinary writes take no lock.
-        if self.waits() || self.closing {
+        if self.waits() {
             self.recheck(shard);
         }
     }
@@ -333,14 +244,19 @@ impl Task for ExclusiveTask {
         self.recheck(shard);
     }
 
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        self.closing |= message.is::<Closing>();
-        debug_assert!(
-            self.closing || message.is::<WakeUp>(),
-            "nobody else writes to this task"
-        );
+    fn woken(&mut self, shard: &mut Shard) {
         self.recheck(shard);
     }
+
+    fn is_idle(&self) -> bool {
+        !self.waits() && self.writes.is_empty()
+    }
+}
+
+/// Completes a write. A copy made here does not go to the caller.
+fn answer(shard: &mut Shard, caller: Token, callers_buf: bool, status: Status, loan: Loan) {
+    let loan = if callers_buf { loan } else { Loan::None };
+    complete(shard, caller, status, loan);
 }
 
 /// Slot number of the current comparison's read and write. `Slots` never returns it.

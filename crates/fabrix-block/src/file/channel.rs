@@ -6,19 +6,16 @@ mod ending;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::fs;
 use std::sync::Arc;
 
-use fabrix_rt::{
-    Allocate, Buf, Completion, File, Loan, Op, Registered, Shard, Task, TaskId, Token,
-};
+use fabrix_rt::{Allocate, Buf, Completion, File, Loan, Op, Registered, Shard, TaskId, Token};
 
 use super::State;
 use super::outcome::{Kind, Outcome, judge};
 use crate::slots::Slots;
-use crate::task::{Closing, TaskHandle};
-use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
+use crate::task::{ChannelTask, TaskHandle, token};
+use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit, copy_to_buf};
 
 pub(super) fn open(
     shard: &mut Shard,
@@ -26,33 +23,16 @@ pub(super) fn open(
     geometry: Geometry,
     state: Arc<State>,
 ) -> Box<dyn Channel> {
-    Box::new(FileChannel {
-        lock,
-        handle: TaskHandle::new(shard, |id| FileTask::new(id, file, geometry, state)),
-    })
-}
-
-pub(super) struct FileChannel {
-    pub(super) handle: TaskHandle<FileTask>,
-    /// The open file that holds the disk's lock.
-    lock: Arc<fs::File>,
-}
-
-/// Keeps the lock until the last request has ended. A process that opened the file earlier could
-/// have its writes overwritten by ours.
-impl Drop for FileChannel {
-    fn drop(&mut self) {
-        let mut task = self.handle.task();
-        if !task.requests.is_empty() {
-            task.lock = Some(Arc::clone(&self.lock));
-        }
-    }
-}
-
-impl Channel for FileChannel {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.handle.task().submit(shard, request)
-    }
+    let make = |id| FileTask {
+        id,
+        file: File::from(file),
+        geometry,
+        state,
+        requests: Slots::new(REQUESTS_MAX),
+        lock: Some(lock),
+        zeroes: None,
+    };
+    Box::new(TaskHandle::new(shard, make))
 }
 
 /// The channel's task on the shard: the requests in progress and the handling of their results.
@@ -62,13 +42,12 @@ pub(super) struct FileTask {
     geometry: Geometry,
     state: Arc<State>,
     requests: Slots<FileRequest>,
-    /// The open file that holds the disk's lock, set when the channel is dropped while requests are
-    /// in progress.
+    /// The open file that holds the disk's lock. The lock is kept until the last request has ended:
+    /// a process that opened the file earlier could have its writes overwritten by ours.
     lock: Option<Arc<fs::File>>,
     /// Buffer of zeroes for file systems that cannot zero a range themselves. Allocated at first
     /// use, then kept.
     zeroes: Option<Buf>,
-    closing: bool,
 }
 
 /// One request in progress.
@@ -126,53 +105,6 @@ impl Step {
 }
 
 impl FileTask {
-    fn new(id: TaskId, file: fs::File, geometry: Geometry, state: Arc<State>) -> Self {
-        let requests = Slots::new(REQUESTS_MAX);
-        Self {
-            id,
-            file: File::from(file),
-            geometry,
-            state,
-            requests,
-            lock: None,
-            zeroes: None,
-            closing: false,
-        }
-    }
-
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        if let Some(status) = request.refusal_by_taker(&self.geometry) {
-            return request.done(status);
-        }
-        if request.operation.promises_durability() && self.state.is_degraded() {
-            return request.done(Status::Degraded);
-        }
-        if request.blocks == 0 && request.operation != Operation::Flush {
-            return request.done(Status::Ok);
-        }
-        if self.requests.is_full() {
-            return Submit::Busy(request);
-        }
-        match request.operation {
-            Operation::Read => self.read(shard, request),
-            Operation::Write { durable } => self.write(shard, request, durable),
-            Operation::Flush => self.begin_without_buf(shard, &request, Step::Sync, true),
-            Operation::WriteZeroes {
-                deallocate: false,
-                durable,
-            } => self.zero(shard, request, Allocate::ZeroRange, durable),
-            Operation::WriteZeroes {
-                deallocate: true,
-                durable,
-            } => self.zero(shard, request, Allocate::PunchHole, durable),
-            Operation::Deallocate if self.geometry.deallocate == crate::Deallocate::No => {
-                request.done(Status::Unsupported)
-            }
-            Operation::Deallocate => self.zero(shard, request, Allocate::PunchHole, false),
-            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
-        }
-    }
-
     fn read<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
         let mut file_request = self.file_request(&request, Step::Read, false);
         let buf = match request.payload {
@@ -199,11 +131,8 @@ impl FileTask {
                 file_request.callers_buf = true;
                 buf
             }
-            Payload::Borrowed(source) => match shard.take_buf(source.len()) {
-                Some(mut buf) => {
-                    buf.bytes_mut()[..source.len()].copy_from_slice(source);
-                    buf
-                }
+            Payload::Borrowed(source) => match copy_to_buf(shard, source) {
+                Some(buf) => buf,
                 None => return self.busy_or_not_ready(request),
             },
             Payload::Registered(memory) => {
@@ -215,21 +144,21 @@ impl FileTask {
         self.begin(shard, file_request, Some(buf))
     }
 
-    fn zero<'a>(
-        &mut self,
-        shard: &mut Shard,
-        request: Request<'a>,
-        how: Allocate,
-        durable: bool,
-    ) -> Submit<'a> {
+    fn zero<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        let durable = request.operation.promises_durability();
+        let how = match request.operation.deallocates() {
+            true => Allocate::PunchHole,
+            false => Allocate::ZeroRange,
+        };
         if self.state.can(how) {
-            return self.begin_without_buf(shard, &request, Step::Allocate(how), durable);
+            let file_request = self.file_request(&request, Step::Allocate(how), durable);
+            return self.begin(shard, file_request, None);
         }
         match self.zeroes(shard) {
             None => self.busy_or_not_ready(request),
-            Some(zeroes) => {
+            zeroes => {
                 let file_request = self.file_request(&request, Step::WriteZeroes, durable);
-                self.begin(shard, file_request, Some(zeroes))
+                self.begin(shard, file_request, zeroes)
             }
         }
     }
@@ -245,36 +174,23 @@ impl FileTask {
     }
 
     fn file_request(&self, request: &Request<'_>, step: Step, durable: bool) -> FileRequest {
-        let flush = request.operation == Operation::Flush;
+        let (offset, bytes) = match request.operation {
+            Operation::Flush => (0, 0),
+            _ => (
+                self.geometry.offset(request.lba),
+                request.bytes(&self.geometry),
+            ),
+        };
         FileRequest {
             caller: request.token,
             step,
-            offset: if flush {
-                0
-            } else {
-                self.geometry.offset(request.lba)
-            },
-            bytes: if flush {
-                0
-            } else {
-                request.bytes(&self.geometry)
-            },
+            offset,
+            bytes,
             done: 0,
             durable,
             callers_buf: false,
             retries: 0,
         }
-    }
-
-    fn begin_without_buf<'a>(
-        &mut self,
-        shard: &mut Shard,
-        request: &Request<'a>,
-        step: Step,
-        durable: bool,
-    ) -> Submit<'a> {
-        let file_request = self.file_request(request, step, durable);
-        self.begin(shard, file_request, None)
     }
 
     fn begin<'a>(
@@ -297,11 +213,8 @@ impl FileTask {
             return;
         };
         let file = self.file.clone();
-        let (done, left, offset) = (
-            file_request.done,
-            file_request.bytes - file_request.done,
-            file_request.offset + file_request.done,
-        );
+        let (done, left) = (file_request.done, file_request.bytes - file_request.done);
+        let offset = file_request.offset + done;
         let (start, bytes, durable) = (length(done), length(left), file_request.durable);
         let op = match (file_request.step, buf) {
             (Step::Sync, _) => Op::Sync { file },
@@ -329,20 +242,15 @@ impl FileTask {
                 bytes,
                 offset,
             },
-            (Step::Write, Some(buf)) => Op::Write {
-                file,
-                buf,
-                start,
-                bytes,
-                offset,
-                durable,
-            },
-            (Step::WriteZeroes, Some(buf)) => {
-                let bytes = bytes.min(buf.len());
+            (step @ (Step::Write | Step::WriteZeroes), Some(buf)) => {
+                let (start, bytes) = match step {
+                    Step::WriteZeroes => (0, bytes.min(buf.len())),
+                    _ => (start, bytes),
+                };
                 Op::Write {
                     file,
                     buf,
-                    start: 0,
+                    start,
                     bytes,
                     offset,
                     durable,
@@ -352,13 +260,7 @@ impl FileTask {
                 return self.finish(shard, slot, None, Status::Internal);
             }
         };
-        shard.start(
-            Token {
-                task: self.id,
-                slot,
-            },
-            op,
-        );
+        shard.start(token(self.id, slot), op);
     }
 
     fn zeroes(&mut self, shard: &mut Shard) -> Option<Buf> {
@@ -369,15 +271,37 @@ impl FileTask {
         }
         self.zeroes.clone()
     }
-
-    fn remove_if_idle(&self, shard: &mut Shard) {
-        if self.closing && self.requests.is_empty() {
-            shard.remove(self.id);
-        }
-    }
 }
 
-impl Task for FileTask {
+impl ChannelTask for FileTask {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if let Some(status) = request.refusal_by_taker(&self.geometry) {
+            return request.done(status);
+        }
+        if request.operation.promises_durability() && self.state.is_degraded() {
+            return request.done(Status::Degraded);
+        }
+        if request.blocks == 0 && request.operation != Operation::Flush {
+            return request.done(Status::Ok);
+        }
+        if self.requests.is_full() {
+            return Submit::Busy(request);
+        }
+        match request.operation {
+            Operation::Read => self.read(shard, request),
+            Operation::Write { durable } => self.write(shard, request, durable),
+            Operation::Flush => {
+                let file_request = self.file_request(&request, Step::Sync, true);
+                self.begin(shard, file_request, None)
+            }
+            Operation::Deallocate if self.geometry.deallocate == crate::Deallocate::No => {
+                request.done(Status::Unsupported)
+            }
+            Operation::WriteZeroes { .. } | Operation::Deallocate => self.zero(shard, request),
+            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
+        }
+    }
+
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let buf = match completion.loan {
             Loan::Buf(buf) => Some(buf),
@@ -386,9 +310,14 @@ impl Task for FileTask {
         self.ended(shard, slot, completion.result, buf);
     }
 
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        self.closing |= message.is::<Closing>();
-        self.remove_if_idle(shard);
+    fn channel_dropped(&mut self) {
+        if self.requests.is_empty() {
+            self.lock = None;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.requests.is_empty()
     }
 }
 

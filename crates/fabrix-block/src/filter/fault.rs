@@ -2,17 +2,16 @@
 //! A request that fails never reaches the disk below. A delayed request reaches the disk at once,
 //! and only its answer is delayed. The random numbers are seeded, so a run can be repeated.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
+use fabrix_rt::{Completion, Loan, Shard, TaskId, Token};
 
 use super::Filter;
 use crate::slots::Slots;
 use crate::spec::{Effect, Inject, On};
-use crate::task::{Closing, TaskHandle};
+use crate::task::{ChannelTask, TaskHandle, complete, submit_as, token};
 use crate::{Channel, Device, OpenError, Operation, Request, Status, Submit};
 
 /// A disk with injected faults.
@@ -50,6 +49,14 @@ impl Filter for Fault {
         &*self.inner
     }
 
+    fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        Arc::new(Self {
+            inner,
+            rules: Arc::clone(&self.rules),
+            seed: self.seed,
+        })
+    }
+
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let inner = self.inner.open(shard)?;
         let random = SplitMix64(self.seed ^ shard.id() as u64);
@@ -59,29 +66,8 @@ impl Filter for Fault {
             rules: Arc::clone(&self.rules),
             random,
             delayed: Slots::new(DELAYED_MAX),
-            closing: false,
         };
-        Ok(Box::new(FaultChannel {
-            handle: TaskHandle::new(shard, make),
-        }))
-    }
-
-    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(Arc::new(Self {
-            inner: self.inner.resize(bytes)?,
-            rules: Arc::clone(&self.rules),
-            seed: self.seed,
-        }))
-    }
-}
-
-struct FaultChannel {
-    handle: TaskHandle<FaultTask>,
-}
-
-impl Channel for FaultChannel {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.handle.task().submit(shard, request)
+        Ok(Box::new(TaskHandle::new(shard, make)))
     }
 }
 
@@ -91,7 +77,6 @@ struct FaultTask {
     rules: Arc<[Rule]>,
     random: SplitMix64,
     delayed: Slots<Delayed>,
-    closing: bool,
 }
 
 /// A request with a delayed answer.
@@ -109,62 +94,14 @@ struct Verdict {
 }
 
 impl FaultTask {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        if self.delayed.is_full() {
-            return Submit::Busy(request);
-        }
-        let verdict = self.judge(request.operation);
-        if verdict.delay.is_zero() {
-            return if verdict.fails {
-                let status = failure(request.operation);
-                request.done(status)
-            } else {
-                self.inner.submit(shard, request)
-            };
-        }
-        let delayed = Delayed {
-            caller: request.token,
-            delay: verdict.delay,
-            answer: None,
-        };
-        let slot = self
-            .delayed
-            .insert(delayed)
-            .expect("the caller saw a free slot");
-        if verdict.fails {
-            let status = failure(request.operation);
-            self.answered(shard, slot, status, request.payload.into_loan());
-            return Submit::Pending;
-        }
-        let caller = request.token;
-        match self.inner.submit(
-            shard,
-            request.with_token(Token {
-                task: self.id,
-                slot,
-            }),
-        ) {
-            Submit::Done(status, loan) => self.answered(shard, slot, status, loan),
-            Submit::Pending => {}
-            Submit::Busy(request) => {
-                self.delayed.take(slot);
-                return Submit::Busy(request.with_token(caller));
-            }
-        }
-        Submit::Pending
-    }
-
     /// Applies every rule to a request. A request that was `Busy` before counts again.
     fn judge(&mut self, operation: Operation) -> Verdict {
         let mut verdict = Verdict {
             fails: false,
             delay: Duration::ZERO,
         };
-        for rule in self
-            .rules
-            .iter()
-            .filter(|rule| applies_to(rule.inject.on, operation))
-        {
+        let applies = |rule: &&Rule| applies_to(rule.inject.on, operation);
+        for rule in self.rules.iter().filter(applies) {
             match rule.inject.effect {
                 Effect::ErrorRate { ppm } => {
                     verdict.fails |= self.random.next() % 1_000_000 < u64::from(ppm);
@@ -184,50 +121,59 @@ impl FaultTask {
             return;
         };
         delayed.answer = Some((status, loan));
-        shard.set_timer(
-            Token {
-                task: self.id,
-                slot,
-            },
-            shard.now() + delayed.delay,
-        );
-    }
-
-    fn remove_if_idle(&self, shard: &mut Shard) {
-        if self.closing && self.delayed.is_empty() {
-            shard.remove(self.id);
-        }
+        shard.set_timer(token(self.id, slot), shard.now() + delayed.delay);
     }
 }
 
-impl Task for FaultTask {
+impl ChannelTask for FaultTask {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if self.delayed.is_full() {
+            return Submit::Busy(request);
+        }
+        let verdict = self.judge(request.operation);
+        if verdict.delay.is_zero() && !verdict.fails {
+            return self.inner.submit(shard, request);
+        }
+        let failure = failure(request.operation);
+        if verdict.delay.is_zero() {
+            return request.done(failure);
+        }
+        let delayed = Delayed {
+            caller: request.token,
+            delay: verdict.delay,
+            answer: None,
+        };
+        let slot = self.delayed.insert(delayed);
+        let slot = slot.expect("the caller saw a free slot");
+        let answer = match verdict.fails {
+            true => request.done(failure),
+            false => submit_as(&mut self.inner, shard, request, token(self.id, slot)),
+        };
+        match answer {
+            Submit::Done(status, loan) => self.answered(shard, slot, status, loan),
+            Submit::Pending => {}
+            Submit::Busy(request) => {
+                self.delayed.take(slot);
+                return Submit::Busy(request);
+            }
+        }
+        Submit::Pending
+    }
+
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        self.answered(
-            shard,
-            slot,
-            Status::from_result(completion.result),
-            completion.loan,
-        );
+        let status = Status::from_result(completion.result);
+        self.answered(shard, slot, status, completion.loan);
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        let Some(delayed) = self.delayed.take(slot) else {
-            return;
-        };
-        let (status, loan) = delayed.answer.unwrap_or((Status::Internal, Loan::None));
-        shard.complete(
-            delayed.caller,
-            Completion {
-                result: status.to_result(),
-                loan,
-            },
-        );
-        self.remove_if_idle(shard);
+        if let Some(delayed) = self.delayed.take(slot) {
+            let (status, loan) = delayed.answer.unwrap_or((Status::Internal, Loan::None));
+            complete(shard, delayed.caller, status, loan);
+        }
     }
 
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        self.closing |= message.is::<Closing>();
-        self.remove_if_idle(shard);
+    fn is_idle(&self) -> bool {
+        self.delayed.is_empty()
     }
 }
 

@@ -4,10 +4,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use fabrix_rt::Shard;
-
 use super::Filter;
-use crate::{Channel, Device, OpenError};
+use crate::Device;
 
 /// A disk, and an object that is dropped with the disk's last user.
 pub struct Keeping {
@@ -28,12 +26,7 @@ impl Filter for Keeping {
         &*self.inner
     }
 
-    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        self.inner.open(shard)
-    }
-
-    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let inner = self.inner.resize(bytes)?;
-        Ok(Self::new(inner, Arc::clone(&self.kept)))
+    fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        Self::new(inner, Arc::clone(&self.kept))
     }
 }

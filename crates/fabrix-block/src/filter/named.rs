@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use fabrix_rt::Shard;
-
 use super::Filter;
-use crate::{Channel, Device, Identity, OpenError};
+use crate::{Device, Identity};
 
 /// A disk with another identity.
 pub struct Named {
@@ -30,12 +28,7 @@ impl Filter for Named {
         &self.identity
     }
 
-    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        self.inner.open(shard)
-    }
-
-    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let inner = self.inner.resize(bytes)?;
-        Ok(Self::new(inner, self.identity.clone()))
+    fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        Self::new(inner, self.identity.clone())
     }
 }

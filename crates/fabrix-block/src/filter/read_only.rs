@@ -30,14 +30,16 @@ impl Filter for ReadOnly {
         &*self.inner
     }
 
+    fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        Self::new(inner)
+    }
+
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        Ok(Box::new(ReadOnlyChannel {
-            inner: self.inner.open(shard)?,
-        }))
+        Ok(Box::new(ReadOnlyChannel(self.inner.open(shard)?)))
     }
 
     /// A resize is a change of the disk, so it is refused too.
@@ -47,19 +49,17 @@ impl Filter for ReadOnly {
             let sentence = format!("{name} is read-only, so it cannot be given another size");
             return Err(OpenError::new(OpenErrorKind::Denied, sentence));
         }
-        Ok(Self::new(self.inner.resize(None)?))
+        Ok(self.around(self.inner.resize(None)?))
     }
 }
 
-struct ReadOnlyChannel {
-    inner: Box<dyn Channel>,
-}
+struct ReadOnlyChannel(Box<dyn Channel>);
 
 impl Channel for ReadOnlyChannel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
         if request.operation.writes() {
             return request.done(Status::ReadOnly);
         }
-        self.inner.submit(shard, request)
+        self.0.submit(shard, request)
     }
 }

@@ -6,15 +6,14 @@
 //! A request that the disk refused because of its registered memory is not counted, because the
 //! caller repeats it with a buffer.
 
-use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
+use fabrix_rt::{Completion, Nanos, Shard, TaskId, Token};
 
 use super::Filter;
 use crate::slots::Slots;
-use crate::task::{Closing, TaskHandle};
+use crate::task::{ChannelTask, TaskHandle, submit_as, token};
 use crate::{Channel, Device, Failed, OpenError, Operation, Payload, Request, Status, Submit};
 
 /// A disk that counts its requests.
@@ -253,6 +252,10 @@ impl Filter for Stats {
         &*self.inner
     }
 
+    fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        Self::around(self, inner)
+    }
+
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let inner = self.inner.open(shard)?;
         let block_bytes = u64::from(self.inner.geometry().block_bytes);
@@ -264,25 +267,8 @@ impl Filter for Stats {
             counters,
             on_failure: Arc::clone(&self.on_failure),
             pending: Slots::new(PENDING_MAX),
-            closing: false,
         };
-        Ok(Box::new(StatsChannel {
-            handle: TaskHandle::new(shard, make),
-        }))
-    }
-
-    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(self.around(self.inner.resize(bytes)?))
-    }
-}
-
-struct StatsChannel {
-    handle: TaskHandle<StatsTask>,
-}
-
-impl Channel for StatsChannel {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.handle.task().submit(shard, request)
+        Ok(Box::new(TaskHandle::new(shard, make)))
     }
 }
 
@@ -293,7 +279,6 @@ struct StatsTask {
     counters: Arc<Counters>,
     on_failure: FailureHook,
     pending: Slots<Pending>,
-    closing: bool,
 }
 
 struct Pending {
@@ -306,39 +291,6 @@ struct Pending {
 }
 
 impl StatsTask {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let caller = request.token;
-        let Some(slot) = self.pending.insert(Pending {
-            caller,
-            operation: request.operation,
-            lba: request.lba,
-            blocks: request.blocks,
-            registered: matches!(request.payload, Payload::Registered(_)),
-            since: shard.now(),
-        }) else {
-            return Submit::Busy(request);
-        };
-        match self.inner.submit(
-            shard,
-            request.with_token(Token {
-                task: self.id,
-                slot,
-            }),
-        ) {
-            Submit::Pending => Submit::Pending,
-            Submit::Done(status, loan) => {
-                if let Some(pending) = self.pending.take(slot) {
-                    self.count(&pending, status, 0);
-                }
-                Submit::Done(status, loan)
-            }
-            Submit::Busy(request) => {
-                self.pending.take(slot);
-                Submit::Busy(request.with_token(caller))
-            }
-        }
-    }
-
     fn count(&self, request: &Pending, status: Status, latency_ns: u64) {
         if request.registered && status == Status::Unsupported {
             return; // the caller repeats the request with a buffer
@@ -355,15 +307,30 @@ impl StatsTask {
             });
         }
     }
-
-    fn remove_if_idle(&self, shard: &mut Shard) {
-        if self.closing && self.pending.is_empty() {
-            shard.remove(self.id);
-        }
-    }
 }
 
-impl Task for StatsTask {
+impl ChannelTask for StatsTask {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        let Some(slot) = self.pending.insert(Pending {
+            caller: request.token,
+            operation: request.operation,
+            lba: request.lba,
+            blocks: request.blocks,
+            registered: matches!(request.payload, Payload::Registered(_)),
+            since: shard.now(),
+        }) else {
+            return Submit::Busy(request);
+        };
+        let answer = submit_as(&mut self.inner, shard, request, token(self.id, slot));
+        if !matches!(answer, Submit::Pending)
+            && let Some(pending) = self.pending.take(slot)
+            && let Submit::Done(status, _) = answer
+        {
+            self.count(&pending, status, 0);
+        }
+        answer
+    }
+
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let Some(pending) = self.pending.take(slot) else {
             return;
@@ -373,12 +340,10 @@ impl Task for StatsTask {
         let status = Status::from_result(completion.result);
         self.count(&pending, status, latency_ns);
         shard.complete(pending.caller, completion);
-        self.remove_if_idle(shard);
     }
 
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        self.closing |= message.is::<Closing>();
-        self.remove_if_idle(shard);
+    fn is_idle(&self) -> bool {
+        self.pending.is_empty()
     }
 }
 

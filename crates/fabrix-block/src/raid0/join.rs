@@ -3,16 +3,15 @@
 //! tokens of this task, and the caller gets one completion after the last piece. A piece that its
 //! member answers with `Busy` is parked and submitted again later.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
+use fabrix_rt::{Buf, Completion, Loan, Shard, TaskId, Token};
 
 use super::layout::{Layout, Piece};
 use crate::slots::Slots;
-use crate::task::{Closing, TaskHandle};
-use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
+use crate::task::{ChannelTask, TaskHandle, complete, token};
+use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit, copy_to_buf};
 
 pub(super) fn open(
     shard: &mut Shard,
@@ -29,21 +28,8 @@ pub(super) fn open(
         pieces: Slots::new(PIECES_MAX),
         parked: VecDeque::with_capacity(usize::from(PIECES_MAX)),
         retrying: false,
-        closing: false,
     };
-    Box::new(Raid0Channel {
-        handle: TaskHandle::new(shard, make),
-    })
-}
-
-struct Raid0Channel {
-    handle: TaskHandle<JoinTask>,
-}
-
-impl Channel for Raid0Channel {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.handle.task().submit(shard, request)
-    }
+    Box::new(TaskHandle::new(shard, make))
 }
 
 struct JoinTask {
@@ -57,7 +43,6 @@ struct JoinTask {
     parked: VecDeque<u32>,
     /// Whether the retry timer is set.
     retrying: bool,
-    closing: bool,
 }
 
 /// A request in several pieces.
@@ -78,25 +63,6 @@ struct PendingPiece {
 }
 
 impl JoinTask {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        if let Some(status) = request.refusal(&self.geometry) {
-            return request.done(status);
-        }
-        let (lba, blocks) = (request.lba, request.blocks);
-        match request.operation {
-            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
-            Operation::Flush => self.split(shard, request, self.members.len()),
-            _ if blocks == 0 => request.done(Status::Ok),
-            _ if self.layout.in_one_chunk(lba, blocks) => self.forward(shard, request),
-            Operation::Read | Operation::Write { .. } => {
-                self.split(shard, request, self.layout.count(lba, blocks))
-            }
-            Operation::WriteZeroes { .. } | Operation::Deallocate => {
-                self.split(shard, request, self.members.len())
-            }
-        }
-    }
-
     /// Forwards a request to the only member that it touches.
     fn forward<'a>(&mut self, shard: &mut Shard, mut request: Request<'a>) -> Submit<'a> {
         let lba = request.lba;
@@ -141,6 +107,7 @@ impl JoinTask {
         }
         let operation = join.operation;
         let join = self.joins.insert(join).expect("the caller saw a free slot");
+        let members = 0..self.members.len();
         match operation {
             Operation::Read | Operation::Write { .. } => {
                 for piece in self.layout.pieces(lba, blocks) {
@@ -148,24 +115,14 @@ impl JoinTask {
                 }
             }
             Operation::Flush => {
-                for member in 0..self.members.len() {
-                    self.begin(
-                        shard,
-                        join,
-                        Piece {
-                            member,
-                            lba: 0,
-                            blocks: 0,
-                            start: 0,
-                        },
-                        None,
-                    );
+                for member in members {
+                    self.begin(shard, join, Piece::of_flush(member), None);
                 }
             }
             Operation::WriteZeroes { .. }
             | Operation::Deallocate
             | Operation::CompareAndWrite { .. } => {
-                for member in 0..self.members.len() {
+                for member in members {
                     if let Some(piece) = self.layout.extent(member, lba, blocks) {
                         self.begin(shard, join, piece, None);
                     }
@@ -216,17 +173,12 @@ impl JoinTask {
             }
             _ => Payload::None,
         };
-        let token = Token {
-            task: self.id,
-            slot,
-        };
-        let (operation, lba, blocks) = (join.operation, piece.lba, piece.blocks);
         let request = Request {
-            operation,
-            lba,
-            blocks,
+            operation: join.operation,
+            lba: piece.lba,
+            blocks: piece.blocks,
             payload,
-            token,
+            token: token(self.id, slot),
         };
         match self.members[piece.member].submit(shard, request) {
             Submit::Done(status, loan) => Offer::Done(status, loan),
@@ -239,14 +191,10 @@ impl JoinTask {
     /// `submit`. False: no buffer is free.
     fn keep_source(&mut self, shard: &mut Shard, join: u32, source: Option<&[u8]>) -> bool {
         let join = self.join(join);
-        let (None, Some(source)) = (&join.buf, source) else {
-            return true;
-        };
-        let Some(mut buf) = shard.take_buf(source.len()) else {
-            return false;
-        };
-        buf.bytes_mut()[..source.len()].copy_from_slice(source);
-        join.buf = Some(buf);
+        if let (None, Some(source)) = (&join.buf, source) {
+            join.buf = copy_to_buf(shard, source);
+            return join.buf.is_some();
+        }
         true
     }
 
@@ -303,32 +251,13 @@ impl JoinTask {
     fn retry_later(&mut self, shard: &mut Shard) {
         if !self.parked.is_empty() && !self.retrying {
             self.retrying = true;
-            shard.set_timer(
-                Token {
-                    task: self.id,
-                    slot: 0,
-                },
-                shard.now() + RETRY,
-            );
+            shard.set_timer(token(self.id, 0), shard.now() + RETRY);
         }
     }
 
     fn complete_piece(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: &Loan) {
         if let Some(ended) = self.piece_ended(slot, status, loan) {
-            let result = ended.status.to_result();
-            shard.complete(
-                ended.caller,
-                Completion {
-                    result,
-                    loan: ended.loan(),
-                },
-            );
-        }
-    }
-
-    fn remove_if_idle(&self, shard: &mut Shard) {
-        if self.closing && self.joins.is_empty() {
-            shard.remove(self.id);
+            complete(shard, ended.caller, ended.status, ended.loan());
         }
     }
 
@@ -367,23 +296,39 @@ fn copy_from(loan: &Loan, target: &mut [u8]) -> Status {
     Status::Ok
 }
 
-impl Task for JoinTask {
+impl ChannelTask for JoinTask {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if let Some(status) = request.refusal(&self.geometry) {
+            return request.done(status);
+        }
+        let (lba, blocks) = (request.lba, request.blocks);
+        match request.operation {
+            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
+            Operation::Flush => self.split(shard, request, self.members.len()),
+            _ if blocks == 0 => request.done(Status::Ok),
+            _ if self.layout.in_one_chunk(lba, blocks) => self.forward(shard, request),
+            Operation::Read | Operation::Write { .. } => {
+                self.split(shard, request, self.layout.count(lba, blocks))
+            }
+            Operation::WriteZeroes { .. } | Operation::Deallocate => {
+                self.split(shard, request, self.members.len())
+            }
+        }
+    }
+
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let status = Status::from_result(completion.result);
         self.complete_piece(shard, slot, status, &completion.loan);
         self.retry(shard);
-        self.remove_if_idle(shard);
     }
 
     fn expired(&mut self, shard: &mut Shard, _slot: u32) {
         self.retrying = false;
         self.retry(shard);
-        self.remove_if_idle(shard);
     }
 
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        self.closing |= message.is::<Closing>();
-        self.remove_if_idle(shard);
+    fn is_idle(&self) -> bool {
+        self.joins.is_empty()
     }
 }
 

@@ -21,6 +21,18 @@ pub struct Piece {
     pub start: u32,
 }
 
+impl Piece {
+    /// A member's part of a flush, which has no blocks.
+    pub(super) const fn of_flush(member: usize) -> Self {
+        Self {
+            member,
+            lba: 0,
+            blocks: 0,
+            start: 0,
+        }
+    }
+}
+
 impl Layout {
     /// A layout of `members` disks with chunks of `chunk_blocks` blocks. Both are at least 1.
     #[must_use]

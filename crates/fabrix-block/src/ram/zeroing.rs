@@ -5,13 +5,12 @@
 //! ends at a multiple of its length from the start of the disk, so that huge pages are released
 //! whole.
 
-use std::any::Any;
 use std::collections::VecDeque;
 
-use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
+use fabrix_rt::{Completion, Loan, Shard, TaskId, Token};
 
 use super::Memory;
-use crate::task::Closing;
+use crate::task::{ChannelTask, complete};
 use crate::{Request, Status, Submit};
 
 pub(super) struct Zeroing {
@@ -19,7 +18,6 @@ pub(super) struct Zeroing {
     memory: Memory,
     /// Ranges in progress. The front is the next to be worked on.
     ranges: VecDeque<Range>,
-    closing: bool,
 }
 
 /// Remaining part of a request.
@@ -32,32 +30,8 @@ struct Range {
 
 impl Zeroing {
     pub(super) fn new(id: TaskId, memory: Memory) -> Self {
-        Self {
-            id,
-            memory,
-            ranges: VecDeque::with_capacity(RANGES_MAX),
-            closing: false,
-        }
-    }
-
-    /// Accepts a request. Its blocks lie on the disk.
-    pub(super) fn begin<'a>(
-        &mut self,
-        shard: &mut Shard,
-        request: Request<'a>,
-        deallocate: bool,
-    ) -> Submit<'a> {
-        if self.ranges.len() == RANGES_MAX {
-            return Submit::Busy(request);
-        }
-        self.ranges.push_back(Range {
-            caller: request.token,
-            lba: request.lba,
-            blocks: request.blocks,
-            deallocate,
-        });
-        shard.flush_later(self.id);
-        Submit::Pending
+        let ranges = VecDeque::with_capacity(RANGES_MAX);
+        Self { id, memory, ranges }
     }
 
     /// Zeroes one piece of the front range and moves the range to the back.
@@ -74,32 +48,39 @@ impl Zeroing {
         if range.blocks > 0 {
             return self.ranges.push_back(range);
         }
-        let (result, loan) = (Status::Ok.to_result(), Loan::None);
-        shard.complete(range.caller, Completion { result, loan });
-    }
-
-    fn continue_or_remove(&self, shard: &mut Shard) {
-        if !self.ranges.is_empty() {
-            shard.flush_later(self.id);
-        } else if self.closing {
-            shard.remove(self.id);
-        }
+        complete(shard, range.caller, Status::Ok, Loan::None);
     }
 }
 
-impl Task for Zeroing {
+impl ChannelTask for Zeroing {
+    /// Accepts a request. Its blocks lie on the disk.
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if self.ranges.len() == RANGES_MAX {
+            return Submit::Busy(request);
+        }
+        self.ranges.push_back(Range {
+            caller: request.token,
+            lba: request.lba,
+            blocks: request.blocks,
+            deallocate: request.operation.deallocates(),
+        });
+        shard.flush_later(self.id);
+        Submit::Pending
+    }
+
     fn completed(&mut self, _shard: &mut Shard, _slot: u32, _completion: Completion) {
         debug_assert!(false, "it starts no operations");
     }
 
     fn flush(&mut self, shard: &mut Shard) {
         self.step(shard);
-        self.continue_or_remove(shard);
+        if !self.ranges.is_empty() {
+            shard.flush_later(self.id);
+        }
     }
 
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        self.closing |= message.is::<Closing>();
-        self.continue_or_remove(shard);
+    fn is_idle(&self) -> bool {
+        self.ranges.is_empty()
     }
 }
 

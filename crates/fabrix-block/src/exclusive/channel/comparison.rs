@@ -1,13 +1,14 @@
 //! The comparisons of a channel, one at a time. A comparison is a read and, if the data is as
 //! expected, a write. The gate stays closed from its first step to its last.
 
-use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
+use fabrix_rt::{Loan, Shard};
 
-use super::{COMPARISON, ExclusiveTask, PARKED_MAX, Parked};
-use crate::{Operation, Payload, Request, Status, Submit};
+use super::{COMPARISON, ExclusiveTask, PARKED_MAX, Parked, answer};
+use crate::task::token;
+use crate::{Geometry, Operation, Payload, Request, Status, Submit};
 
 pub(super) struct Comparison {
-    request: Parked,
+    parked: Parked,
     step: Step,
 }
 
@@ -44,10 +45,8 @@ impl ExclusiveTask {
             return;
         }
         let next = self.comparisons.pop_front();
-        self.current = next.map(|request| Comparison {
-            request,
-            step: Step::Draining,
-        });
+        let step = Step::Draining;
+        self.current = next.map(|parked| Comparison { parked, step });
         self.advance_comparison(shard);
     }
 
@@ -68,39 +67,26 @@ impl ExclusiveTask {
 
     /// Submits the comparison's read or write. False: the comparison has to wait.
     fn submit_step(&mut self, shard: &mut Shard) -> bool {
-        let Some(Comparison { request, step }) = &mut self.current else {
+        let Some(Comparison { parked, step }) = &mut self.current else {
             return false;
         };
-        let bytes = request.blocks as usize * self.geometry.block_bytes as usize;
-        let source = request.buf.as_ref().map(Buf::bytes).unwrap_or_default();
+        let request = &parked.request;
         let (operation, payload, next) = if *step == Step::WantsRead {
             (Operation::Read, Payload::Lend, Step::Reading)
         } else {
-            let payload = Payload::Borrowed(&source[bytes..2 * bytes]);
-            let write = Operation::Write {
-                durable: request.operation.promises_durability(),
-            };
-            (write, payload, Step::Writing)
+            let (_, new) = halves(request, &self.geometry);
+            let durable = request.operation.promises_durability();
+            let write = Operation::Write { durable };
+            (write, Payload::Borrowed(new), Step::Writing)
         };
-        let (lba, blocks, token) = (
-            request.lba,
-            request.blocks,
-            Token {
-                task: self.id,
-                slot: COMPARISON,
-            },
-        );
-        let answer = self.inner.submit(
-            shard,
-            Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token,
-            },
-        );
-        match answer {
+        let part = Request {
+            operation,
+            lba: request.lba,
+            blocks: request.blocks,
+            payload,
+            token: token(self.id, COMPARISON),
+        };
+        match self.inner.submit(shard, part) {
             Submit::Busy(_) => false,
             Submit::Pending => {
                 *step = next;
@@ -115,18 +101,13 @@ impl ExclusiveTask {
     }
 
     pub(super) fn step_ended(&mut self, shard: &mut Shard, status: Status, loan: &Loan) {
-        let Some(Comparison { request, step }) = &mut self.current else {
+        let Some(Comparison { parked, step }) = &mut self.current else {
             return;
         };
         if *step != Step::Reading || !status.is_ok() {
             return self.finish_comparison(shard, status);
         }
-        let bytes = request.blocks as usize * self.geometry.block_bytes as usize;
-        let expected = request
-            .buf
-            .as_ref()
-            .map(|buf| &buf.bytes()[..bytes])
-            .unwrap_or_default();
+        let (expected, _) = halves(&parked.request, &self.geometry);
         match equals(loan, expected) {
             Some(true) => *step = Step::WantsWrite,
             Some(false) => self.finish_comparison(shard, Status::CompareFailed),
@@ -137,20 +118,19 @@ impl ExclusiveTask {
     /// Ends the current comparison and opens the gate for the next in the queue.
     fn finish_comparison(&mut self, shard: &mut Shard, status: Status) {
         self.gate.release();
-        if let Some(Comparison { request, .. }) = self.current.take() {
-            let loan = request
-                .buf
-                .filter(|_| request.callers_buf)
-                .map_or(Loan::None, Loan::Buf);
-            shard.complete(
-                request.caller,
-                Completion {
-                    result: status.to_result(),
-                    loan,
-                },
-            );
+        if let Some(Comparison { parked, .. }) = self.current.take() {
+            let (caller, loan) = (parked.request.token, parked.request.payload.into_loan());
+            answer(shard, caller, parked.callers_buf, status, loan);
         }
     }
+}
+
+/// The two halves of a comparison's payload: the expected data and the new data. The payload has
+/// been checked, but its buffer may be longer.
+fn halves<'a>(request: &'a Request<'_>, geometry: &Geometry) -> (&'a [u8], &'a [u8]) {
+    let bytes = request.blocks as usize * geometry.block_bytes as usize;
+    let both = request.payload.source().unwrap_or_default();
+    (&both[..bytes], &both[bytes..2 * bytes])
 }
 
 /// Whether the read data equals the expected data. None: the read returned too few bytes.

@@ -1,12 +1,13 @@
-//! Handles the kernel's result for a operation: continue, fall back to another operation,
+//! Handles the kernel's result of an operation: continue, fall back to another operation,
 //! flush, or answer the caller. `outcome` interprets the result. This file decides when a failure
 //! degrades the whole disk.
 
-use fabrix_rt::{Buf, Completion, Loan, Shard};
+use fabrix_rt::{Buf, Loan, Shard};
 
 use super::{FileTask, Step};
 use crate::Status;
 use crate::file::outcome::Outcome;
+use crate::task::complete;
 
 impl FileTask {
     pub(super) fn ended(&mut self, shard: &mut Shard, slot: u32, result: i32, buf: Option<Buf>) {
@@ -109,14 +110,7 @@ impl FileTask {
             Some(buf) if file_request.callers_buf || was_read => Loan::Buf(buf),
             _ => Loan::None,
         };
-        shard.complete(
-            file_request.caller,
-            Completion {
-                result: status.to_result(),
-                loan,
-            },
-        );
-        self.remove_if_idle(shard);
+        complete(shard, file_request.caller, status, loan);
     }
 }
 

@@ -32,11 +32,7 @@ const TEST: [Step; 12] = [
     ("conformance", |_| conformance::run()),
     ("pages", |_| pages::run(&pages::Options::default())),
     ("interop", |whole| {
-        interop::run(if whole {
-            &interop::Options::All
-        } else {
-            &interop::Options::Core
-        })
+        interop::run(&interop::Options::of_test(whole))
     }),
 ];
 const MORE: [Step; 2] = [("doc", |_| held(doc())), ("deny", |_| deny())];

@@ -4,7 +4,7 @@
 //! edges, and the packages from outside that only some crates may use. Names are the words in
 //! backquotes. Nothing is changed.
 
-use crate::process::{cargo, output, root};
+use crate::process::{metadata, root};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -15,11 +15,7 @@ const OUR_PREFIX: &str = "fabrix-";
 pub(crate) fn check() -> Result<(), String> {
     let page = std::fs::read_to_string(root().join(PAGE))
         .map_err(|error| format!("cannot read {PAGE}: {error}"))?;
-    let rules = Rules::parse(&page)?;
-    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let manifests = parse_metadata(&metadata)?;
-    let mut findings = rules.contradictions();
-    findings.extend(violations(&rules, &manifests));
+    let findings = findings(&page, &metadata()?)?;
     for finding in &findings {
         println!("{finding}");
     }
@@ -29,60 +25,60 @@ pub(crate) fn check() -> Result<(), String> {
     }
 }
 
-/// What the page allows.
-struct Rules {
-    crates: Vec<CrateRule>,
-    outside: Vec<OutsideRule>,
-}
-
-/// One row of the first table: a crate, what it may use, and what only its tests may use besides.
-struct CrateRule {
-    name: String,
-    uses: BTreeSet<String>,
-    tests_use: BTreeSet<String>,
-}
-
-/// One row of the second table: packages that only these crates may use.
-struct OutsideRule {
-    packages: BTreeSet<String>,
-    only_in: BTreeSet<String>,
-}
-
-impl Rules {
-    fn parse(page: &str) -> Result<Self, String> {
-        let crates = rows(page, "crates")?
-            .into_iter()
-            .map(|[name, uses, tests_use]| match name.first() {
-                Some(name) => Ok(CrateRule {
-                    name: name.clone(),
-                    uses,
-                    tests_use,
-                }),
-                None => Err(format!("{PAGE}: a row of the crates' table names no crate")),
-            })
-            .collect::<Result<_, _>>()?;
-        let outside = rows(page, "outside")?
-            .into_iter()
-            .map(|[packages, only_in, _]| OutsideRule { packages, only_in })
-            .collect();
-        Ok(Self { crates, outside })
+/// Everything that contradicts: the page itself, and the manifests in what `cargo metadata` prints.
+fn findings(page: &str, metadata: &Value) -> Result<Vec<String>, String> {
+    let crates = rows(page, "crates")?;
+    let outside = rows(page, "outside")?;
+    let mut findings = Vec::new();
+    // Arrows point to rows above, so the table itself cannot hold a cycle.
+    let mut above = BTreeSet::new();
+    for [name, uses, _] in &crates {
+        let [name] = &Vec::from_iter(name)[..] else {
+            return Err(format!("{PAGE}: a row of the crates' table names no crate"));
+        };
+        for used in uses.difference(&above) {
+            findings.push(format!(
+                "{PAGE}: `{name}` may use `{used}`, which is no row above it"
+            ));
+        }
+        above.insert(name.to_string());
     }
-
-    /// Arrows point to rows above, so the table itself cannot hold a cycle.
-    fn contradictions(&self) -> Vec<String> {
-        let mut above = BTreeSet::new();
-        let mut findings = Vec::new();
-        for rule in &self.crates {
-            for used in rule.uses.difference(&above) {
+    let mut without_crate = above;
+    for package in list(metadata, "packages")? {
+        let name = short(package)?;
+        without_crate.remove(name);
+        let Some([_, uses, tests_use]) = crates.iter().find(|[row, ..]| row.contains(name)) else {
+            findings.push(format!("`{name}` has no row in {PAGE}"));
+            continue;
+        };
+        for dependency in list(package, "dependencies")? {
+            let used = short(dependency)?;
+            let of_tests = dependency["kind"] == "dev";
+            let allowed = if of_tests && tests_use.contains(used) {
+                true
+            } else if dependency["path"].is_string() {
+                uses.contains(used)
+            } else {
+                let reserved = outside
+                    .iter()
+                    .filter(|[packages, ..]| packages.contains(used));
+                reserved
+                    .into_iter()
+                    .all(|[_, only_in, _]| only_in.contains(name))
+            };
+            if !allowed {
+                let user = if of_tests { "the tests of " } else { "" };
                 findings.push(format!(
-                    "{PAGE}: `{}` may use `{used}`, which is no row above it",
-                    rule.name
+                    "{user}`{name}` must not depend on `{used}` ({PAGE}, \"Crates and arrows\")"
                 ));
             }
-            above.insert(rule.name.clone());
         }
-        findings
     }
+    let without_crate = without_crate.iter();
+    findings.extend(
+        without_crate.map(|name| format!("{PAGE} has a row for `{name}`, which is no crate")),
+    );
+    Ok(findings)
 }
 
 /// The names in the first three cells of each row between `<!-- deps: NAME -->` and `<!-- deps: end
@@ -118,99 +114,23 @@ fn quoted(cell: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What the rules need to know of a manifest.
-struct Manifest {
-    name: String,
-    dependencies: Vec<Dependency>,
+fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>, String> {
+    value[key]
+        .as_array()
+        .ok_or_else(|| format!("`cargo metadata` lists no {key}"))
 }
 
-struct Dependency {
-    name: String,
-    ours: bool,
-    tests_only: bool,
-}
-
-fn parse_metadata(text: &str) -> Result<Vec<Manifest>, String> {
-    let unreadable = || "`cargo metadata` printed something unexpected".to_owned();
-    let metadata: Value = serde_json::from_str(text).map_err(|_| unreadable())?;
-    let packages = metadata["packages"].as_array().ok_or_else(unreadable)?;
-    packages
-        .iter()
-        .map(|package| manifest(package).ok_or_else(unreadable))
-        .collect()
-}
-
-fn manifest(package: &Value) -> Option<Manifest> {
-    let dependencies = package["dependencies"].as_array()?;
-    let dependencies = dependencies.iter().map(|dependency| {
-        Some(Dependency {
-            name: short(dependency["name"].as_str()?),
-            ours: dependency["path"].is_string(),
-            tests_only: dependency["kind"] == "dev",
-        })
-    });
-    Some(Manifest {
-        name: short(package["name"].as_str()?),
-        dependencies: dependencies.collect::<Option<_>>()?,
-    })
-}
-
-/// The page writes `proto` where the manifests write `fabrix-proto`.
-fn short(name: &str) -> String {
-    name.strip_prefix(OUR_PREFIX).unwrap_or(name).to_owned()
-}
-
-fn violations(rules: &Rules, manifests: &[Manifest]) -> Vec<String> {
-    let mut findings = Vec::new();
-    for rule in &rules.crates {
-        if !manifests.iter().any(|manifest| manifest.name == rule.name) {
-            findings.push(format!(
-                "{PAGE} has a row for `{}`, which is no crate",
-                rule.name
-            ));
-        }
-    }
-    for manifest in manifests {
-        let Some(rule) = rules.crates.iter().find(|rule| rule.name == manifest.name) else {
-            findings.push(format!("`{}` has no row in {PAGE}", manifest.name));
-            continue;
-        };
-        let wrong = manifest
-            .dependencies
-            .iter()
-            .filter(|used| !allows(rules, rule, used));
-        findings.extend(wrong.map(|used| describe(&manifest.name, used)));
-    }
-    findings
-}
-
-fn allows(rules: &Rules, rule: &CrateRule, used: &Dependency) -> bool {
-    if used.tests_only && rule.tests_use.contains(&used.name) {
-        return true;
-    }
-    if used.ours {
-        return rule.uses.contains(&used.name);
-    }
-    let reserved = rules
-        .outside
-        .iter()
-        .filter(|outside| outside.packages.contains(&used.name));
-    reserved
-        .into_iter()
-        .all(|outside| outside.only_in.contains(&rule.name))
-}
-
-fn describe(user: &str, used: &Dependency) -> String {
-    let kind = if used.tests_only { "the tests of " } else { "" };
-    format!(
-        "{kind}`{user}` must not depend on `{}` ({PAGE}, \"Crates and arrows\")",
-        used.name
-    )
+/// The name as the page writes it: `proto` where the manifests write `fabrix-proto`.
+fn short(package: &Value) -> Result<&str, String> {
+    let name = package["name"].as_str();
+    let name = name.ok_or("`cargo metadata` names no package")?;
+    Ok(name.strip_prefix(OUR_PREFIX).unwrap_or(name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     const PAGE_TEXT: &str = "\
 Words before.
@@ -228,31 +148,25 @@ Words before.
 <!-- deps: end -->
 ";
 
-    fn metadata(block_uses: &str) -> String {
-        let package = |name: &str, dependencies: &str| {
-            format!(r#"{{"name":"fabrix-{name}","dependencies":[{dependencies}]}}"#)
-        };
-        let packages = [
-            package("proto", ""),
-            package("rt", ""),
-            package("block", block_uses),
-        ]
-        .join(",");
-        format!(r#"{{"packages":[{packages}]}}"#)
+    /// What is found when `block` has one dependency, an object of `cargo metadata`.
+    fn found(page: &str, dependency: Value) -> Result<Vec<String>, String> {
+        let uses = [vec![], vec![], vec![dependency]];
+        let package =
+            |(name, uses)| json!({ "name": format!("fabrix-{name}"), "dependencies": uses });
+        let packages = ["proto", "rt", "block"].into_iter().zip(uses).map(package);
+        findings(page, &json!({ "packages": packages.collect::<Vec<_>>() }))
     }
 
-    fn ours(name: &str, kind: &str) -> String {
-        format!(r#"{{"name":"fabrix-{name}","kind":{kind},"path":"somewhere"}}"#)
+    fn ours(name: &str, kind: Option<&str>) -> Value {
+        json!({ "name": format!("fabrix-{name}"), "kind": kind, "path": "somewhere" })
     }
 
-    fn outside(name: &str, kind: &str) -> String {
-        format!(r#"{{"name":"{name}","kind":{kind}}}"#)
+    fn outside(name: &str, kind: Option<&str>) -> Value {
+        json!({ "name": name, "kind": kind })
     }
 
-    fn check(block_uses: &str, expected: &[&str]) {
-        let rules = Rules::parse(PAGE_TEXT).expect("the page is well formed");
-        let manifests = parse_metadata(&metadata(block_uses)).expect("the metadata is well formed");
-        let found = violations(&rules, &manifests);
+    fn check(dependency: Value, expected: &[&str]) {
+        let found = found(PAGE_TEXT, dependency).expect("well formed");
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, part) in found.iter().zip(expected) {
             assert!(found.contains(part), "{found}");
@@ -261,43 +175,41 @@ Words before.
 
     #[test]
     fn only_edges_that_the_page_names_pass() {
-        check(&ours("rt", "null"), &[]);
-        check(&outside("anything", "null"), &[]);
+        check(ours("rt", None), &[]);
+        check(outside("anything", None), &[]);
         let wrong = ["`block` must not depend on `proto`"];
-        check(&ours("proto", "null"), &wrong);
-        check(&ours("proto", "\"build\""), &wrong);
+        check(ours("proto", None), &wrong);
+        check(ours("proto", Some("build")), &wrong);
         check(
-            &outside("libc", "null"),
+            outside("libc", None),
             &["`block` must not depend on `libc`"],
         );
     }
 
     #[test]
     fn tests_may_use_more_only_where_the_page_says_so() {
-        check(&ours("proto", "\"dev\""), &[]);
-        check(&outside("libc", "\"dev\""), &[]);
+        check(ours("proto", Some("dev")), &[]);
+        check(outside("libc", Some("dev")), &[]);
         let wrong = ["the tests of `block` must not depend on `io-uring`"];
-        check(&outside("io-uring", "\"dev\""), &wrong);
+        check(outside("io-uring", Some("dev")), &wrong);
     }
 
     #[test]
     fn a_crate_and_its_row_go_together() {
-        let rules = Rules::parse(PAGE_TEXT).expect("the page is well formed");
-        let extra = Manifest {
-            name: "extra".to_owned(),
-            dependencies: Vec::new(),
-        };
-        let found = violations(&rules, &[extra]).join("\n");
+        let extra = json!({ "packages": [{ "name": "extra", "dependencies": [] }] });
+        let found = findings(PAGE_TEXT, &extra).expect("well formed").join("\n");
         assert!(found.contains("row for `rt`, which is no crate"), "{found}");
         assert!(found.contains("`extra` has no row"), "{found}");
     }
 
     #[test]
     fn a_page_without_its_tables_or_with_an_arrow_that_points_up_is_wrong() {
-        assert!(Rules::parse("nothing").is_err());
-        assert!(Rules::parse("<!-- deps: crates -->\n<!-- deps: end -->").is_err());
+        let found = |page: &str| found(page, ours("rt", None));
+        assert!(found("nothing").is_err());
+        assert!(found("<!-- deps: crates -->\n<!-- deps: end -->").is_err());
+        assert!(found(&PAGE_TEXT.replace("| `proto` | n", "| proto | n")).is_err());
         let page = PAGE_TEXT.replace("| `rt` | nothing of ours |", "| `rt` | `block` |");
-        let found = Rules::parse(&page).expect("well formed").contradictions();
+        let found = found(&page).expect("well formed");
         assert!(found[0].contains("`rt` may use `block`"), "{found:?}");
     }
 }

@@ -7,11 +7,12 @@
 //! `target/fuzz/broken` and named.
 
 use crate::interop::install_tool;
-use crate::process::{cargo, command, output, root, run as run_program, target_folder};
+use crate::process::{
+    cargo, command, output, root, run as run_program, side_by_side, target_folder,
+};
 use crate::summary::{Counts, Stop};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Seconds for each target in `cargo xtask test`, and at length.
@@ -25,11 +26,13 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 /// What the command line asked for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(clap::Parser)]
 pub(crate) struct Options {
+    /// Only the targets whose name contains NAME
+    name: Option<String>,
+    /// So many seconds for each
+    #[arg(long, default_value_t = SECONDS_ALL, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Only targets whose name contains this.
-    only: Option<String>,
 }
 
 impl Options {
@@ -37,27 +40,8 @@ impl Options {
     pub(crate) fn of_test(whole: bool) -> Self {
         Self {
             seconds: if whole { SECONDS_ALL } else { SECONDS },
-            only: None,
+            name: None,
         }
-    }
-
-    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
-        let mut options = Self::of_test(true);
-        let mut rest = arguments.iter();
-        while let Some(word) = rest.next() {
-            match word.as_str() {
-                "--seconds" => {
-                    let number = rest.next().and_then(|text| text.parse().ok());
-                    let positive = number.filter(|seconds| *seconds > 0);
-                    options.seconds = positive.ok_or("--seconds takes a number above 0")?;
-                }
-                name if !name.starts_with('-') && options.only.is_none() => {
-                    options.only = Some(name.to_owned());
-                }
-                other => return Err(format!("fuzz does not know `{other}`")),
-            }
-        }
-        Ok(options)
     }
 }
 
@@ -65,26 +49,20 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     install_tool("c++").map_err(Stop::Skipped)?;
     let mut names = target_names()?;
-    names.retain(|name| options.only.as_ref().is_none_or(|word| name.contains(word)));
+    names.retain(|name| options.name.as_ref().is_none_or(|word| name.contains(word)));
     if names.is_empty() {
         let none = "no fuzz target has such a name: see fuzz/fuzz_targets";
         return Err(none.to_owned().into());
     }
     let folder = target_folder()?.join("fuzz");
     let programs = build(&folder)?;
-    let next = AtomicUsize::new(0);
-    let failed = AtomicUsize::new(0);
     let at_once = thread::available_parallelism().map_or(1, usize::from);
-    let work = || {
-        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(why) = run_one(name, options.seconds, &programs, &folder) {
-                println!("FAILED  {name}: {why}");
-                failed.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    };
-    thread::scope(|scope| (0..at_once).for_each(|_| drop(scope.spawn(work))));
-    let failed = failed.into_inner();
+    let failed = side_by_side(&names, at_once, |_, name| {
+        let ran = run_one(name, options.seconds, &programs, &folder);
+        ran.inspect_err(|why| println!("FAILED  {name}: {why}"))
+            .is_err()
+    });
+    let failed = failed.into_iter().filter(|failed| *failed).count();
     Ok(Counts {
         passed: names.len() - failed,
         failed,
@@ -159,19 +137,6 @@ fn run_one(name: &str, seconds: u32, programs: &Path, folder: &Path) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_and_a_time_are_understood_and_nothing_else_is() {
-        let parse = |line: &str| {
-            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-            Options::parse(&words)
-        };
-        let options = parse("tcp --seconds 7").expect("both are known");
-        assert_eq!((options.seconds, options.only.as_deref()), (7, Some("tcp")));
-        for wrong in ["--seconds", "--seconds 0", "a b", "--no"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn every_target_has_a_corpus_and_is_built() {

@@ -2,9 +2,11 @@
 //!
 //! Errors are sentences that name the program. Nothing here knows what the programs are for.
 
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
@@ -18,13 +20,17 @@ pub(crate) fn root() -> PathBuf {
     above.unwrap_or_else(|| PathBuf::from("."))
 }
 
+/// What cargo says of this workspace.
+pub(crate) fn metadata() -> Result<Value, String> {
+    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    serde_json::from_str(&metadata)
+        .map_err(|error| format!("`cargo metadata` printed no JSON: {error}"))
+}
+
 /// The folder in which cargo builds this workspace.
 pub(crate) fn target_folder() -> Result<PathBuf, String> {
-    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)
-        .map_err(|error| format!("`cargo metadata` printed no JSON: {error}"))?;
-    let folder = metadata["target_directory"].as_str();
-    folder
+    metadata()?["target_directory"]
+        .as_str()
         .map(PathBuf::from)
         .ok_or_else(|| "`cargo metadata` names no target folder".to_owned())
 }
@@ -89,6 +95,30 @@ pub(crate) fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     receiver
+}
+
+/// Works on all items, so many at a time; gives the results in the order of the items.
+pub(crate) fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    at_once: usize,
+    work: impl Fn(usize, &T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let index = || next.fetch_add(1, Ordering::Relaxed);
+        let mine = std::iter::repeat_with(index).map_while(|at| Some((at, items.get(at)?)));
+        let done = mine.map(|(at, item)| (at, work(at, item)));
+        done.collect::<Vec<_>>()
+    };
+    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined
+            .flat_map(|done| done.expect("the work does not panic"))
+            .collect()
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, done)| done).collect()
 }
 
 /// A program in the background, ended when this value is dropped.

@@ -175,7 +175,7 @@ fn may_be_unsafe(path: &str) -> bool {
 
 /// Links and quoted paths of a page that lead nowhere.
 fn lost_references(root: &Path, path: &str, text: &str) -> Vec<(usize, String)> {
-    let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+    let folder = Path::new(path).parent().unwrap_or_else(|| Path::new(""));
     let mut findings = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let links = text.split("](").skip(1);

@@ -10,12 +10,13 @@ mod exceptions;
 mod suite;
 
 use crate::interop::install_tool;
-use crate::process::{Background, cargo, command, output, root, run as run_program, target_folder};
+use crate::process::{
+    Background, cargo, command, output, root, run as run_program, side_by_side, target_folder,
+};
 use crate::summary::{Counts, Stop};
 use exceptions::Exceptions;
 use std::fs;
 use std::path::Path;
-use std::thread;
 use suite::Tested;
 
 /// What the suite is run against, and which tests.
@@ -64,17 +65,7 @@ pub(crate) fn run() -> Result<Counts, Stop> {
     let made = fs::create_dir_all(&logs);
     made.map_err(|error| format!("cannot write {}: {error}", logs.display()))?;
     // Most of the time the suite waits: side by side they take no longer than the longest.
-    let ended: Vec<Result<Vec<Tested>, String>> = thread::scope(|scope| {
-        let runs = RUNS.each_ref().map(|run| {
-            let (program, logs) = (&program, &logs);
-            scope.spawn(move || run.tested(program, logs))
-        });
-        let panicked = |_| Err("the run panicked".to_owned());
-        let joined = runs
-            .into_iter()
-            .map(|run| run.join().unwrap_or_else(panicked));
-        joined.collect()
-    });
+    let ended = side_by_side(&RUNS, RUNS.len(), |_, run| run.tested(&program, &logs));
     let mut counts = Counts::default();
     for (run, tested) in RUNS.iter().zip(ended) {
         let tested = tested.map_err(|why| format!("{}: {why}", run.name))?;

@@ -12,7 +12,9 @@ mod image;
 mod packages;
 mod script;
 
-use crate::process::{cargo, command, output, root, run as run_program, target_folder};
+use crate::process::{
+    cargo, command, output, root, run as run_program, side_by_side, target_folder,
+};
 use crate::summary::{Counts, Stop};
 use attached::Attached;
 use guest::Outcome;
@@ -21,45 +23,38 @@ use script::{Choice, Script};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 const SCRIPTS: &str = "tests/interop";
 /// Guests at a time: each has two processors, and spends much of its time in start and waiting.
 const AT_ONCE: usize = 2;
 
-/// What the command line asked for.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Options {
-    /// What `cargo xtask test` runs.
-    Core,
-    /// All scripts.
-    All,
-    /// Those whose name contains this.
-    Named(String),
-    /// Only say what there is.
-    List,
+/// What the command line asked for; nothing: what `cargo xtask test` runs.
+#[derive(clap::Parser, Default)]
+pub(crate) struct Options {
+    /// The scripts whose name contains NAME [default: those that `cargo xtask test` runs]
+    #[arg(conflicts_with_all = ["all", "list"])]
+    name: Option<String>,
+    /// All scripts
+    #[arg(long, conflicts_with = "list")]
+    all: bool,
+    /// Only says what there is
+    #[arg(long)]
+    list: bool,
 }
 
 impl Options {
-    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
-        match arguments {
-            [] => Ok(Self::Core),
-            [one] if one == "--all" => Ok(Self::All),
-            [one] if one == "--list" => Ok(Self::List),
-            [one] if !one.starts_with('-') => Ok(Self::Named(one.clone())),
-            [one] => Err(format!("interop does not know `{one}`")),
-            _ => Err("interop takes one name, --all or --list".to_owned()),
+    pub(crate) fn of_test(whole: bool) -> Self {
+        Self {
+            all: whole,
+            ..Self::default()
         }
     }
 
     fn wants(&self, script: &Script) -> bool {
-        match self {
-            Self::Core => script.is_core,
-            Self::All | Self::List => true,
-            Self::Named(name) => script.name.contains(name.as_str()),
+        match &self.name {
+            Some(name) => script.name.contains(name.as_str()),
+            None => self.all || self.list || script.is_core,
         }
     }
 }
@@ -79,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
         let none = "no script below tests/interop is meant: see `cargo xtask interop --list`";
         return Err(none.to_owned().into());
     }
-    if *options == Options::List {
+    if options.list {
         for script in &scripts {
             let core = if script.is_core { "core" } else { "all" };
             println!("{:32} {core:5} {}", script.name, script.shows);
@@ -143,25 +138,12 @@ impl Bench {
 
     /// Runs all scripts, some at a time, in the order of their names.
     fn run_all(&self, scripts: &[Script], library: &str) -> Vec<Outcome> {
-        let next = AtomicUsize::new(0);
-        let outcomes = Mutex::new(Vec::new());
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(script) = scripts.get(index) else {
-                    return;
-                };
-                let outcome = self.run_one(index, script, library);
-                let outcome = outcome.unwrap_or_else(Outcome::failed);
-                print(script, &outcome);
-                let mut all = outcomes.lock().expect("nobody panics with it");
-                all.push((index, outcome));
-            }
-        };
-        thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
-        let mut outcomes = outcomes.into_inner().expect("as above");
-        outcomes.sort_by_key(|(index, _)| *index);
-        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+        side_by_side(scripts, AT_ONCE, |index, script| {
+            let outcome = self.run_one(index, script, library);
+            let outcome = outcome.unwrap_or_else(Outcome::failed);
+            print(script, &outcome);
+            outcome
+        })
     }
 
     fn run_one(&self, index: usize, script: &Script, library: &str) -> Result<Outcome, String> {
@@ -260,21 +242,23 @@ fn print(script: &Script, outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     #[test]
     fn a_name_means_the_scripts_that_contain_it_and_no_word_the_core() {
         let wants = |line: &str, name: &str| {
-            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            let words = std::iter::once("interop").chain(line.split_whitespace());
             let script = Script {
                 name: name.to_owned(),
                 ..Script::default()
             };
-            Options::parse(&words).map(|options| options.wants(&script))
+            let options = Options::try_parse_from(words).ok();
+            options.map(|options| options.wants(&script))
         };
-        assert_eq!(wants("kernel-host", "kernel-host/connect"), Ok(true));
-        assert_eq!(wants("kernel-host", "kernel-target/connect"), Ok(false));
-        assert_eq!(wants("", "not-core"), Ok(false));
-        assert_eq!(wants("--all", "not-core"), Ok(true));
-        assert!(wants("--soon", "").is_err() && wants("a b", "").is_err());
+        assert_eq!(wants("kernel-host", "kernel-host/connect"), Some(true));
+        assert_eq!(wants("kernel-host", "kernel-target/connect"), Some(false));
+        assert_eq!(wants("", "not-core"), Some(false));
+        assert_eq!(wants("--all", "not-core"), Some(true));
+        assert!([wants("--soon", ""), wants("a b", "")] == [None, None]);
     }
 }

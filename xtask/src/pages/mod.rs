@@ -23,30 +23,13 @@ const GOLDEN: &str = "crates/fabrix/src/report/golden";
 const WIDTHS: [u32; 2] = [390, 1280];
 
 /// What `cargo xtask pages` is to look at.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(clap::Parser, Default)]
 pub(crate) struct Options {
-    /// Folders of reports; none means the pages that tests hold fast.
+    /// Folders of reports and pictures [default: those that the tests hold fast]
     folders: Vec<PathBuf>,
-    /// Where pictures of what was seen go.
+    /// Leaves what was seen in this folder, as PNG
+    #[arg(long, value_name = "FOLDER")]
     pictures: Option<PathBuf>,
-}
-
-impl Options {
-    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
-        let mut options = Self::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--pictures" => {
-                    let folder = words.next().ok_or("--pictures needs a folder")?;
-                    options.pictures = Some(folder.into());
-                }
-                word if word.starts_with('-') => return Err(format!("`pages` knows no {word}")),
-                folder => options.folders.push(folder.into()),
-            }
-        }
-        Ok(options)
-    }
 }
 
 /// Looks at what was asked for, with a line for everything that is wrong.

@@ -28,6 +28,7 @@ use rows::Row;
 use side::{DISK_BYTES, Disk};
 use started::Started;
 use stats::Summary;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -94,55 +95,50 @@ impl Programs {
 }
 
 /// What the command line asked for.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(clap::Parser)]
+#[command(
+    after_help = "Without cargo, where the programs have been brought: xtask perf --scale --bin FOLDER"
+)]
 pub(crate) struct Options {
-    pairs: Option<usize>,
-    seconds: Option<u32>,
-    /// Rows of every group, not only of the usual ones.
+    /// 2 pairs of 2 s per row: does it still work
+    #[arg(long, conflicts_with_all = ["full", "scale"])]
+    quick: bool,
+    /// Every row, 10 pairs of 2 s, about two hours: figures to quote
+    #[arg(long, conflicts_with = "scale")]
+    full: bool,
+    /// Every row: digests, files, open loops, iSCSI, ...; some need other programs
+    #[arg(long, conflicts_with = "scale")]
     all: bool,
+    /// So many pairs per row (5), three times as many where those do not tell
+    #[arg(long, conflicts_with = "scale")]
+    pairs: Option<NonZeroUsize>,
+    /// So many seconds per measurement (3)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
+    /// Only the rows whose name begins with WORD, or whose group is called so
+    #[arg(long, value_name = "WORD", conflicts_with = "scale")]
     only: Option<String>,
-    /// The folder of programs that were built elsewhere.
+    /// The programs of this folder (fabrix, examples/ceiling) instead of building them
+    #[arg(long, value_name = "FOLDER")]
     bin: Option<PathBuf>,
+    /// 1, 2, 4 and 8 shards against as many pairs of bare sockets: within 6 minutes
+    #[arg(long)]
     scale: bool,
-    /// Numbers of shards, instead of those that the machine has room for.
-    shards: Vec<usize>,
+    /// These numbers of shards, even where both ends have to share processors
+    #[arg(long, value_delimiter = ',', requires = "scale")]
+    shards: Vec<NonZeroUsize>,
 }
 
 impl Options {
-    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
-        let mut options = Self::default();
-        let mut arguments = arguments.iter().map(String::as_str);
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                let value = arguments.next();
-                value.ok_or_else(|| format!("{argument} needs a value"))
-            };
-            match argument {
-                "--quick" => (options.pairs, options.seconds) = (Some(2), Some(2)),
-                "--full" => {
-                    (options.pairs, options.seconds, options.all) = (Some(10), Some(2), true);
-                }
-                "--all" => options.all = true,
-                "--scale" => options.scale = true,
-                "--pairs" => options.pairs = Some(positive(argument, value()?)?),
-                "--seconds" => options.seconds = Some(positive(argument, value()?)?),
-                "--only" => options.only = Some(value()?.to_owned()),
-                "--bin" => options.bin = Some(value()?.into()),
-                "--shards" => {
-                    let numbers = value()?.split(',').map(|number| positive(argument, number));
-                    options.shards = numbers.collect::<Result<_, _>>()?;
-                }
-                other => return Err(format!("perf does not know `{other}`")),
-            }
-        }
-        let of_rows = options.all || options.only.is_some() || options.pairs.is_some();
-        if options.scale && of_rows {
-            return Err("--scale has no rows and no pairs: leave out the words about them".into());
-        }
-        if !options.scale && !options.shards.is_empty() {
-            return Err("--shards goes with --scale".to_owned());
-        }
-        Ok(options)
+    fn pairs(&self) -> usize {
+        let usual = if self.full { 10 } else { 5 };
+        let usual = if self.quick { 2 } else { usual };
+        self.pairs.map_or(usual, NonZeroUsize::get)
+    }
+
+    fn seconds(&self) -> u32 {
+        let short = self.quick || self.full || self.scale;
+        self.seconds.unwrap_or(if short { 2 } else { 3 })
     }
 
     /// The rows whose name begins so, or whose group is called so; without such a word the usual
@@ -150,7 +146,7 @@ impl Options {
     fn rows(&self) -> Result<Vec<Row>, String> {
         let mut rows = rows::all();
         let Some(word) = &self.only else {
-            rows.retain(|row| self.all || row.is_usual());
+            rows.retain(|row| self.all || self.full || row.is_usual());
             return Ok(rows);
         };
         let name = |row: &Row| format!("{} ({})", row.name, row.group);
@@ -164,14 +160,6 @@ impl Options {
             )),
         }
     }
-}
-
-fn positive<T: std::str::FromStr + Default + PartialEq>(
-    name: &str,
-    text: &str,
-) -> Result<T, String> {
-    let number = text.parse().ok().filter(|number| *number != T::default());
-    number.ok_or_else(|| format!("{name}: `{text}` is not a positive number"))
 }
 
 /// Measures what was asked for and prints the table; fails when a row misses its floor.
@@ -196,8 +184,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
     }
     if options.scale {
-        let seconds = options.seconds.unwrap_or(2);
-        return scale::run(&options.shards, seconds, &programs, &results);
+        let shards: Vec<_> = options.shards.iter().map(|count| count.get()).collect();
+        return scale::run(&shards, options.seconds(), &programs, &results);
     }
     if std::thread::available_parallelism().map_or(1, usize::from) < CPUS.len() {
         return Err("two processors are needed: one for each end".to_owned());
@@ -239,7 +227,7 @@ fn measure_row(
     for side in row.sides() {
         _files_until_the_row_ends.extend(DiskFile::for_side(side, programs)?);
     }
-    let asked = options.pairs.unwrap_or(5);
+    let asked = options.pairs();
     // Idle connections do not vary much.
     let idle = row.ours.connections > 0;
     let wanted = if idle { asked.min(3) } else { asked };
@@ -256,8 +244,7 @@ fn measure_row(
             started.clear();
             started = Started::all(row, programs)?;
         }
-        let seconds = options.seconds.unwrap_or(3);
-        let mut pair = measure_pair(row, &started, pairs.len(), seconds)?;
+        let mut pair = measure_pair(row, &started, pairs.len(), options.seconds())?;
         if !row.needs_quiet() {
             pair.spoiled = None;
         }
@@ -319,10 +306,11 @@ fn measure_pair(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     fn parse(line: &str) -> Result<Options, String> {
-        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&words)
+        let words = std::iter::once("perf").chain(line.split_whitespace());
+        Options::try_parse_from(words).map_err(|error| error.to_string())
     }
 
     fn names(line: &str) -> Vec<&'static str> {
@@ -331,11 +319,11 @@ mod tests {
     }
 
     #[test]
-    fn later_options_refine_earlier_ones_and_strange_ones_are_refused() {
+    fn numbers_refine_quick_and_full_and_strange_ones_are_refused() {
         let options = parse("--full --pairs 3 --only 4k").expect("all known");
-        assert_eq!((options.pairs, options.seconds), (Some(3), Some(2)));
+        assert_eq!((options.pairs(), options.seconds()), (3, 2));
         let scale = parse("--scale --shards 1,2").expect("all known");
-        assert_eq!(scale.shards, [1, 2]);
+        assert_eq!((scale.shards.len(), scale.seconds()), (2, 2));
         for wrong in [
             "--fast",
             "--pairs",
@@ -344,6 +332,7 @@ mod tests {
             "--shards 1",
             "--scale --shards 1,0",
             "--scale --only 4k",
+            "--scale --full",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

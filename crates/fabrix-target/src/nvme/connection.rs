@@ -24,6 +24,7 @@ use fabrix_rt::{Completion, Shard, Task, TaskId};
 use super::admin::{Admin, After};
 use super::context::Queue;
 use super::io::IoQueue;
+use crate::command_table::Waiting;
 use crate::context::CommandContext;
 use crate::disk::Stop;
 use crate::lifecycle::{EVENTS_AT_ONCE, Lifecycle, PENDING_CHANGES, RETRY, SHUTTING_DOWN, Stage};
@@ -299,8 +300,8 @@ impl<Q: Queue> Connection<Q> {
     fn look_again(&mut self, shard: &mut Shard) {
         let (is_paused, is_stalled, has_pending_changes) = match &self.role {
             Role::Io { queue, .. } => (
-                queue.is_paused(),
-                queue.is_stalled(),
+                queue.commands.is_paused(),
+                queue.commands.is_stalled(),
                 queue.has_pending_changes(),
             ),
             Role::Admin(admin) => (false, false, admin.has_pending_changes()),

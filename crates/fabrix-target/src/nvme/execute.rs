@@ -8,7 +8,7 @@ use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::{Claim, Settled, Slot};
-use fabrix_rt::{Buf, Loan, Nanos, Shard, Token};
+use fabrix_rt::{Buf, Loan, Nanos, Shard};
 use fabrix_transport::Incoming;
 use zerocopy::FromBytes;
 
@@ -18,6 +18,7 @@ use super::status::{nvme_status, unreached};
 use crate::channels::{SharedChannel, Unreached};
 use crate::context::{Budget, CommandContext, copy, payload};
 use crate::counters::Counters;
+use crate::disk::DiskId;
 use crate::local::Local;
 
 /// How the disk took a request.
@@ -30,40 +31,31 @@ pub(crate) enum Submitted {
     Refused(Status),
 }
 
-/// What is asked of a disk, and where its data is: all of a [`Request`] but who asks.
-struct DiskRequest<'d> {
-    operation: Operation,
-    lba: u64,
-    blocks: u32,
-    payload: Payload<'d>,
-}
-
-/// Hands a request to the disk of a command's namespace.
+/// Submits a request to the disk of a command's namespace.
 ///
 /// # Errors
-/// What the host is told: the disk cannot be reached from this shard, or is not what it was.
+/// The status to answer when the disk cannot be opened on this shard, or is not the one that it was.
 #[inline(always)]
 fn submit<'d>(
     local: &Local,
     shard: &mut Shard,
-    wanted: &ResolvedCommand,
-    asked: DiskRequest<'d>,
-    token: Token,
+    disk: DiskId,
+    request: Request<'d>,
 ) -> Result<Submit<'d>, Status> {
-    let extent = (asked.operation != Operation::Flush).then_some((asked.lba, asked.blocks));
-    let channel = match local.reach(shard, wanted.disk, extent) {
+    let range = (request.operation != Operation::Flush).then_some((request.lba, request.blocks));
+    let channel = match local.reach(shard, disk, range) {
         Ok(channel) => channel,
-        Err(Unreached::Barrier) => return Ok(Submit::Busy(asked.by(token))),
+        Err(Unreached::Barrier) => return Ok(Submit::Busy(request)),
         Err(why) => return Err(unreached(why)),
     };
     let counters = local.counters();
     if counters.are_timed(shard.now()) {
-        return Ok(submit_timed(counters, shard, &channel, asked.by(token)));
+        return Ok(submit_timed(counters, shard, &channel, request));
     }
-    Ok(channel.borrow_mut().submit(shard, asked.by(token)))
+    Ok(channel.borrow_mut().submit(shard, request))
 }
 
-/// The same while a host wants to know how long commands take.
+/// Does the same while a host reads the timing page, and notes how long the disk takes.
 #[cold]
 fn submit_timed<'d>(
     counters: &Counters,
@@ -82,31 +74,18 @@ fn submit_timed<'d>(
     submitted
 }
 
-impl<'d> DiskRequest<'d> {
-    #[inline(always)]
-    fn by(self, token: Token) -> Request<'d> {
-        Request {
-            operation: self.operation,
-            lba: self.lba,
-            blocks: self.blocks,
-            payload: self.payload,
-            token,
-        }
-    }
-}
-
-/// Asks the disk of a command's namespace for something about so many blocks from the first.
+/// Submits a request of a command for a range: its first block, and the number of blocks.
 #[inline(never)]
-pub(crate) fn ask(
+pub(crate) fn submit_range(
     context: &mut CommandContext<'_, impl Queue>,
     slot: Slot,
-    wanted: &ResolvedCommand,
+    command: &ResolvedCommand,
     operation: Operation,
     (lba, blocks): (u64, u32),
     data: Option<Incoming>,
 ) -> Submitted {
     let token = context.token(slot);
-    let asked = DiskRequest {
+    let request = Request {
         operation,
         lba,
         blocks,
@@ -114,16 +93,17 @@ pub(crate) fn ask(
             Operation::Read => Payload::Lend,
             _ => payload(context.stream, data),
         },
+        token,
     };
-    match submit(context.local, context.shard, wanted, asked, token) {
-        Ok(submitted) => taken(context.shard, submitted),
+    match submit(context.local, context.shard, command.disk, request) {
+        Ok(submitted) => outcome(context.shard, submitted),
         Err(status) => Submitted::Refused(status),
     }
 }
 
-/// What a first answer means to a command; what was only borrowed is kept.
+/// The disk's first answer. Data that a refused request has borrowed is copied into a buffer.
 #[inline(always)]
-fn taken(shard: &mut Shard, submitted: Submit<'_>) -> Submitted {
+fn outcome(shard: &mut Shard, submitted: Submit<'_>) -> Submitted {
     match submitted {
         Submit::Done(status, loan) => Submitted::Done(status, loan),
         Submit::Pending => Submitted::Pending,
@@ -145,19 +125,19 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         data: Option<Incoming>,
     ) -> Settled {
-        match wanted.command {
+        match command.command {
             IoCommand::Read {
                 lba,
                 blocks,
                 fua: false,
-            } => self.read(context, claim, wanted, (lba, blocks)),
+            } => self.read(context, claim, command, (lba, blocks)),
             IoCommand::Write { lba, blocks, fua } => {
-                self.write(context, claim, wanted, (lba, blocks, fua), data)
+                self.write(context, claim, command, (lba, blocks, fua), data)
             }
-            _ => self.execute_other(context, claim, wanted, data),
+            _ => self.execute_other(context, claim, command, data),
         }
     }
 
@@ -167,21 +147,12 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         data: Option<Incoming>,
     ) -> Settled {
-        match wanted.command {
-            IoCommand::Read { .. } => {
-                let taken = ask(
-                    context,
-                    claim.slot(),
-                    &wanted,
-                    Operation::Flush,
-                    (0, 0),
-                    None,
-                );
-                self.took(context, claim, wanted, taken, Work::FlushingToRead(wanted))
-            }
+        let (operation, range, work) = match command.command {
+            IoCommand::Read { .. } => (Operation::Flush, (0, 0), Work::FlushingToRead(command)),
+            IoCommand::Flush => (Operation::Flush, (0, 0), Work::Plain),
             IoCommand::WriteZeroes {
                 lba,
                 blocks,
@@ -192,50 +163,39 @@ impl IoQueue {
                     deallocate,
                     durable: fua,
                 };
-                let taken = ask(context, claim.slot(), &wanted, zero, (lba, blocks), None);
-                self.took(context, claim, wanted, taken, Work::Plain)
-            }
-            IoCommand::Flush => {
-                let taken = ask(
-                    context,
-                    claim.slot(),
-                    &wanted,
-                    Operation::Flush,
-                    (0, 0),
-                    None,
-                );
-                self.took(context, claim, wanted, taken, Work::Plain)
+                (zero, (lba, blocks), Work::Plain)
             }
             IoCommand::Compare { lba, blocks } => {
-                self.compare(context, claim, wanted, (lba, blocks), data)
+                return self.compare(context, claim, command, (lba, blocks), data);
             }
-            IoCommand::Verify { lba, blocks } => self.verify(context, claim, wanted, (lba, blocks)),
-            IoCommand::Reservation(command) => {
-                self.reserve(context, claim, &wanted, command, data.as_ref())
+            IoCommand::Verify { lba, blocks } => {
+                return self.verify(context, claim, command, (lba, blocks));
+            }
+            IoCommand::Reservation(reservation) => {
+                return self.reserve(context, claim, &command, reservation, data.as_ref());
             }
             IoCommand::DatasetManagement { ranges, deallocate } => {
-                self.dataset(context, claim, wanted, (ranges, deallocate), data)
+                return self.dataset(context, claim, command, (ranges, deallocate), data);
             }
             IoCommand::Write { .. } => unreachable!("`execute` has it"),
-        }
+        };
+        let outcome = submit_range(context, claim.slot(), &command, operation, range, None);
+        self.submitted(context, claim, command, outcome, work)
     }
 
-    /// Remembers what a request became, or finishes the command at once.
-    pub(crate) fn took(
+    /// Keeps a command after the disk's first answer, or finishes it at once.
+    pub(crate) fn submitted(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
-        taken: Submitted,
+        command: ResolvedCommand,
+        outcome: Submitted,
         work: Work,
     ) -> Settled {
-        match taken {
+        match outcome {
             Submitted::Done(status, loan) => self.finish(context, claim, work, status, loan),
-            Submitted::Pending => {
-                self.at_disk += 1;
-                self.keep(claim, work)
-            }
-            Submitted::Busy(data) => self.stall(claim, Work::Stalled(wanted, data)),
+            Submitted::Pending => self.commands.keep_at_disk(claim, work),
+            Submitted::Busy(data) => self.commands.stall(claim, Work::Stalled(command, data)),
             Submitted::Refused(status) => context.answer(claim, status),
         }
     }
@@ -252,8 +212,8 @@ impl IoQueue {
         self.note(context, claim.slot(), status);
         match work {
             Work::Reading { bytes } => finish_read(context, claim, status, loan, bytes),
-            Work::FlushingToRead(wanted) if status.is_ok() => match wanted.command.extent() {
-                Some(at) => self.read(context, claim, wanted, at),
+            Work::FlushingToRead(command) if status.is_ok() => match command.command.extent() {
+                Some(at) => self.read(context, claim, command, at),
                 None => context.answer(claim, Status::INTERNAL_ERROR),
             },
             Work::Comparing { expected, bytes } => {
@@ -264,12 +224,12 @@ impl IoQueue {
                 context.answer(claim, nvme_status(status))
             }
             Work::Verifying {
-                wanted,
+                command,
                 lba,
                 blocks,
-            } if status.is_ok() => self.verify(context, claim, wanted, (lba, blocks)),
-            Work::Deallocating(wanted, ranges) if status.is_ok() || is_ignored(status) => {
-                self.next_range(context, claim, wanted, ranges)
+            } if status.is_ok() => self.verify(context, claim, command, (lba, blocks)),
+            Work::Deallocating(command, ranges) if status.is_ok() || is_ignored(status) => {
+                self.next_range(context, claim, command, ranges)
             }
             Work::Pair { first } => self.finish_pair(context, first, claim, status),
             _ => context.answer(claim, nvme_status(status)),
@@ -281,47 +241,47 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         (lba, blocks): (u64, u32),
     ) -> Settled {
-        let asked = DiskRequest {
+        let request = Request {
             operation: Operation::Read,
             lba,
             blocks,
             payload: Payload::Lend,
+            token: context.token(claim.slot()),
         };
-        let bytes = wanted.bytes(blocks);
-        let token = context.token(claim.slot());
-        match submit(context.local, context.shard, &wanted, asked, token) {
+        let bytes = command.bytes(blocks);
+        match submit(context.local, context.shard, command.disk, request) {
             // As every read of memory ends: its pages leave where they lie.
             Ok(Submit::Done(DiskStatus::Ok, Loan::Lent(lent))) => {
                 context.answer_lent(claim, lent, bytes)
             }
             Ok(submitted) => {
-                let taken = taken(context.shard, submitted);
-                self.read_is_taken(context, claim, wanted, taken, bytes)
+                let outcome = outcome(context.shard, submitted);
+                self.read_submitted(context, claim, command, outcome, bytes)
             }
             Err(status) => context.answer(claim, status),
         }
     }
 
     #[inline(never)]
-    fn read_is_taken(
+    fn read_submitted(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
-        taken: Submitted,
+        command: ResolvedCommand,
+        outcome: Submitted,
         bytes: u32,
     ) -> Settled {
-        match taken {
+        match outcome {
             Submitted::Done(status, loan) => {
                 self.note(context, claim.slot(), status);
                 finish_read(context, claim, status, loan, bytes)
             }
             // A read that waits for room starts again from its command: it has no data to keep.
-            Submitted::Busy(_) => self.stall(claim, Work::Stalled(wanted, None)),
-            taken => self.took(context, claim, wanted, taken, Work::Reading { bytes }),
+            Submitted::Busy(_) => self.commands.stall(claim, Work::Stalled(command, None)),
+            outcome => self.submitted(context, claim, command, outcome, Work::Reading { bytes }),
         }
     }
 
@@ -330,23 +290,24 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         (lba, blocks, durable): (u64, u32, bool),
         data: Option<Incoming>,
     ) -> Settled {
         let token = context.token(claim.slot());
-        let asked = DiskRequest {
+        let request = Request {
             operation: Operation::Write { durable },
             lba,
             blocks,
             payload: payload(context.stream, data),
+            token,
         };
-        match submit(context.local, context.shard, &wanted, asked, token) {
+        match submit(context.local, context.shard, command.disk, request) {
             // As most writes end: there is nothing to be remembered.
             Ok(Submit::Done(status, _)) => self.end(context, claim, status),
             Ok(submitted) => {
-                let taken = taken(context.shard, submitted);
-                self.took(context, claim, wanted, taken, Work::Plain)
+                let outcome = outcome(context.shard, submitted);
+                self.submitted(context, claim, command, outcome, Work::Plain)
             }
             Err(status) => context.answer(claim, status),
         }
@@ -374,12 +335,12 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         at: (u64, u32),
         data: Option<Incoming>,
     ) -> Settled {
-        let bytes = wanted.bytes(at.1) as usize;
-        match ask(context, claim.slot(), &wanted, Operation::Read, at, None) {
+        let bytes = command.bytes(at.1) as usize;
+        match submit_range(context, claim.slot(), &command, Operation::Read, at, None) {
             Submitted::Done(status, loan) => {
                 self.note(context, claim.slot(), status);
                 let status = compared(status, &loan, &context.bytes(data.as_ref())[..bytes]);
@@ -389,16 +350,18 @@ impl IoQueue {
             // compared.
             Submitted::Pending => {
                 let expected = context.keep(data);
-                self.took(
+                self.submitted(
                     context,
                     claim,
-                    wanted,
+                    command,
                     Submitted::Pending,
                     Work::Comparing { expected, bytes },
                 )
             }
             Submitted::Busy(_) => match context.keep(data) {
-                Some(expected) => self.stall(claim, Work::Stalled(wanted, Some(expected))),
+                Some(expected) => self
+                    .commands
+                    .stall(claim, Work::Stalled(command, Some(expected))),
                 None => context.answer(claim, Status::NAMESPACE_NOT_READY),
             },
             Submitted::Refused(status) => context.answer(claim, status),
@@ -412,35 +375,35 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        mut wanted: ResolvedCommand,
+        mut command: ResolvedCommand,
         (mut lba, mut blocks): (u64, u32),
     ) -> Settled {
-        let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / wanted.block_bytes).max(1);
+        let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / command.block_bytes).max(1);
         let mut budget = Budget::of_a_turn();
         while blocks > 0 {
-            wanted.command = IoCommand::Verify { lba, blocks };
+            command.command = IoCommand::Verify { lba, blocks };
             let piece = blocks.min(most);
-            if !budget.spend(wanted.bytes(piece).into()) {
-                return self.pause(claim, wanted, None);
+            if !budget.spend(command.bytes(piece).into()) {
+                return self.commands.pause(claim, Work::Paused(command, None));
             }
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
-            match ask(context, claim.slot(), &wanted, Operation::Read, at, None) {
+            match submit_range(context, claim.slot(), &command, Operation::Read, at, None) {
                 Submitted::Done(status, _) if status.is_ok() => {}
                 Submitted::Pending => {
-                    return self.took(
+                    return self.submitted(
                         context,
                         claim,
-                        wanted,
+                        command,
                         Submitted::Pending,
                         Work::Verifying {
-                            wanted,
+                            command,
                             lba,
                             blocks,
                         },
                     );
                 }
-                other => return self.took(context, claim, wanted, other, Work::Plain),
+                other => return self.submitted(context, claim, command, other, Work::Plain),
             }
         }
         context.answer(claim, Status::SUCCESS)
@@ -450,11 +413,11 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         (count, deallocate): (u16, bool),
         data: Option<Incoming>,
     ) -> Settled {
-        let checked = self.check_ranges(wanted.nsid, context.bytes(data.as_ref()), count);
+        let checked = self.check_ranges(command.nsid, context.bytes(data.as_ref()), count);
         if let Err(status) = checked {
             return context.answer(claim, status);
         }
@@ -466,7 +429,7 @@ impl IoQueue {
         match context.keep(data) {
             Some(list) => {
                 let next = 0;
-                self.next_range(context, claim, wanted, Ranges { list, next, count })
+                self.next_range(context, claim, command, Ranges { list, next, count })
             }
             None => context.answer(claim, Status::NAMESPACE_NOT_READY),
         }
@@ -478,22 +441,24 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         mut ranges: Ranges,
     ) -> Settled {
         let mut budget = Budget::of_a_turn();
         while let Some(at) = ranges.first() {
-            if !budget.spend(wanted.bytes(at.1).into()) {
-                return self.pause(claim, wanted, Some(ranges));
+            if !budget.spend(command.bytes(at.1).into()) {
+                return self
+                    .commands
+                    .pause(claim, Work::Paused(command, Some(ranges)));
             }
             ranges.next += 1;
             if at.1 == 0 {
                 continue;
             }
-            match ask(
+            match submit_range(
                 context,
                 claim.slot(),
-                &wanted,
+                &command,
                 Operation::Deallocate,
                 at,
                 None,
@@ -503,8 +468,8 @@ impl IoQueue {
                 Submitted::Done(status, _) => return self.end(context, claim, status),
                 Submitted::Refused(status) => return context.answer(claim, status),
                 Submitted::Pending => {
-                    let work = Work::Deallocating(wanted, ranges);
-                    return self.took(context, claim, wanted, Submitted::Pending, work);
+                    let work = Work::Deallocating(command, ranges);
+                    return self.submitted(context, claim, command, Submitted::Pending, work);
                 }
             }
         }

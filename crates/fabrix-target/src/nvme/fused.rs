@@ -15,7 +15,7 @@ use fabrix_rt::Buf;
 use fabrix_transport::Incoming;
 
 use super::context::Queue;
-use super::execute::{Submitted, ask};
+use super::execute::{Submitted, submit_range};
 use super::inventory::MOST_COMPARE_BLOCKS;
 use super::io::{IoQueue, ResolvedCommand, Work};
 use super::status::nvme_status;
@@ -27,19 +27,19 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         fuse: Fuse,
         expected: Option<Slot>,
         transfer: Transfer,
     ) -> Settled {
-        let mate = expected.filter(|first| fuse == Fuse::Second && self.fits(*first, &wanted));
+        let mate = expected.filter(|first| fuse == Fuse::Second && self.fits(*first, &command));
         if mate.is_none() {
             self.abandon(context, expected);
         }
         match (fuse, mate) {
             (Fuse::Second, None) => return context.answer(claim, Status::ABORTED_MISSING_FUSED),
             (Fuse::First, _)
-                if wanted
+                if command
                     .command
                     .extent()
                     .is_some_and(|(_, blocks)| blocks > MOST_COMPARE_BLOCKS) =>
@@ -48,13 +48,13 @@ impl IoQueue {
             }
             (Fuse::First, _) => self.expecting = Some(claim.slot()),
             (Fuse::Second, Some(first)) => {
-                if let Some(Work::Half { mate, .. }) = self.peek(first) {
+                if let Some(Work::Half { mate, .. }) = self.commands.get_mut(first) {
                     *mate = Some(claim.slot());
                 }
             }
-            (Fuse::Normal, _) => return self.ordinary(context, claim, wanted, transfer),
+            (Fuse::Normal, _) => return self.ordinary(context, claim, command, transfer),
         }
-        self.half(context, claim, wanted, mate, transfer)
+        self.half(context, claim, command, mate, transfer)
     }
 
     /// Waits for the data of a half, and for the other half.
@@ -62,17 +62,24 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         mate: Option<Slot>,
         transfer: Transfer,
     ) -> Settled {
         match transfer {
             Transfer::Fetch { bytes } if context.fetch_data(claim.slot(), bytes) => {
                 let data = None;
-                self.keep(claim, Work::Half { wanted, data, mate })
+                self.commands.keep(
+                    claim,
+                    Work::Half {
+                        command,
+                        data,
+                        mate,
+                    },
+                )
             }
             Transfer::Inline { .. } => {
-                self.half_is_whole(context, claim, wanted, mate, Some(Incoming::InPlace))
+                self.half_is_whole(context, claim, command, mate, Some(Incoming::InPlace))
             }
             _ => self.break_pair(context, claim, mate, Status::NAMESPACE_NOT_READY),
         }
@@ -83,7 +90,7 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         mate: Option<Slot>,
         data: Option<Incoming>,
     ) -> Settled {
@@ -92,16 +99,23 @@ impl IoQueue {
             return self.break_pair(context, claim, mate, Status::NAMESPACE_NOT_READY);
         };
         let data = Some(data);
-        let kept = self.keep(claim, Work::Half { wanted, data, mate });
+        let kept = self.commands.keep(
+            claim,
+            Work::Half {
+                command,
+                data,
+                mate,
+            },
+        );
         self.try_pair(context, slot);
         kept
     }
 
     /// Whether a second half is about the same blocks of the same disk as the first.
     fn fits(&mut self, first: Slot, second: &ResolvedCommand) -> bool {
-        match self.peek(first) {
-            Some(Work::Half { wanted, .. }) => {
-                (wanted.nsid, wanted.disk, wanted.command.extent())
+        match self.commands.get_mut(first) {
+            Some(Work::Half { command, .. }) => {
+                (command.nsid, command.disk, command.command.extent())
                     == (second.nsid, second.disk, second.command.extent())
             }
             _ => false,
@@ -110,8 +124,8 @@ impl IoQueue {
 
     /// Takes the claim on a half, if the slot has one.
     fn take_half(&mut self, slot: Slot) -> Option<Claim> {
-        match self.peek(slot) {
-            Some(Work::Half { .. }) => self.take(slot).map(|(claim, _)| claim),
+        match self.commands.get_mut(slot) {
+            Some(Work::Half { .. }) => self.commands.take(slot).map(|(claim, _)| claim),
             _ => None,
         }
     }
@@ -148,54 +162,54 @@ impl IoQueue {
     /// Carries a pair out once both halves have their data.
     pub(crate) fn try_pair(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) {
         let Some(Work::Half {
-            wanted,
+            command,
             mate: Some(mate),
             ..
-        }) = self.peek(slot)
+        }) = self.commands.get_mut(slot)
         else {
             return;
         };
-        let is_second = matches!(wanted.command, IoCommand::Write { .. });
+        let is_second = matches!(command.command, IoCommand::Write { .. });
         let (first, second) = if is_second {
             (*mate, slot)
         } else {
             (slot, *mate)
         };
-        let (Some(compare), Some((write, wanted))) =
+        let (Some(compare), Some((write, command))) =
             (self.half_data(first), self.half_data(second))
         else {
             return;
         };
-        let Some((lba, blocks)) = wanted.command.extent() else {
+        let Some((lba, blocks)) = command.command.extent() else {
             return;
         };
-        let bytes = wanted.bytes(blocks) as usize;
+        let bytes = command.bytes(blocks) as usize;
         let Some(mut both) = context.shard.take_buf(bytes * 2) else {
             return self.break_kept(context, (first, second), Status::NAMESPACE_NOT_READY);
         };
         both.bytes_mut()[..bytes].copy_from_slice(&compare.0.bytes()[..bytes]);
         both.bytes_mut()[bytes..bytes * 2].copy_from_slice(&write.bytes()[..bytes]);
-        let durable = matches!(wanted.command, IoCommand::Write { fua: true, .. });
+        let durable = matches!(command.command, IoCommand::Write { fua: true, .. });
         let operation = Operation::CompareAndWrite { durable };
-        let taken = ask(
+        let outcome = submit_range(
             context,
             second,
-            &wanted,
+            &command,
             operation,
             (lba, blocks),
             Some(Incoming::Buf(both, 0)),
         );
-        match taken {
-            Submitted::Busy(_) => self.stalled.push_back(second),
+        match outcome {
+            Submitted::Busy(_) => self.commands.stall_kept(second),
             Submitted::Refused(status) => self.break_kept(context, (first, second), status),
             other => {
                 let Some(claim) = self.take_half(second) else {
                     return;
                 };
-                if let Some(half) = self.peek(first) {
+                if let Some(half) = self.commands.get_mut(first) {
                     *half = Work::First;
                 }
-                self.took(context, claim, wanted, other, Work::Pair { first });
+                self.submitted(context, claim, command, other, Work::Pair { first });
             }
         }
     }
@@ -214,12 +228,12 @@ impl IoQueue {
 
     /// A half's data, if it is there.
     fn half_data(&mut self, slot: Slot) -> Option<(Buf, ResolvedCommand)> {
-        match self.peek(slot) {
+        match self.commands.get_mut(slot) {
             Some(Work::Half {
-                wanted,
+                command,
                 data: Some(data),
                 ..
-            }) => Some((data.clone(), *wanted)),
+            }) => Some((data.clone(), *command)),
             _ => None,
         }
     }
@@ -232,7 +246,7 @@ impl IoQueue {
         second: Claim,
         status: DiskStatus,
     ) -> Settled {
-        if let Some((first, _)) = self.take(first) {
+        if let Some((first, _)) = self.commands.take(first) {
             context.answer(first, nvme_status(status));
         }
         let second_status = if status.is_ok() {

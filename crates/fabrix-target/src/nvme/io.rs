@@ -5,7 +5,6 @@
 //! `transport`. Nothing is allocated for a command: its state is its slot's entry, made with the
 //! connection.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fabrix_block::Status as DiskStatus;
@@ -21,8 +20,9 @@ use fabrix_transport::Incoming;
 use super::context::Queue;
 use super::status::{failed, nvme_status};
 use crate::catalog::Snapshot;
+use crate::command_table::{CommandTable, Waiting};
 use crate::context::CommandContext;
-use crate::disk::{Barrier, DiskId, DiskState, DiskView, Member, PendingChange, Stop};
+use crate::disk::{DiskId, DiskState, DiskView, Member, PendingChange, Stop};
 
 /// A command and what is needed to carry it out.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ pub(crate) enum Work {
     Comparing { expected: Option<Buf>, bytes: usize },
     /// The disk, piece after piece.
     Verifying {
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         lba: u64,
         blocks: u32,
     },
@@ -78,7 +78,7 @@ pub(crate) enum Work {
     Plain,
     /// A half of a fused pair: its data, or the other half.
     Half {
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         data: Option<Buf>,
         mate: Option<Slot>,
     },
@@ -113,20 +113,13 @@ impl Work {
 pub(crate) struct IoQueue {
     view: Authorized,
     limits: IoLimits,
-    /// Commands that wait, by slot. A slot without an entry is free, or answered.
-    work: Vec<Option<(Claim, Work)>>,
+    pub(super) commands: CommandTable<Work>,
     /// The last command of each slot, for the error log.
-    pub(super) wanted: Vec<Option<ResolvedCommand>>,
+    pub(super) last_commands: Vec<Option<ResolvedCommand>>,
     /// Whose queue this is: controller and queue id.
     name: (u16, u16),
-    pub(super) stalled: VecDeque<Slot>,
-    /// Whose turn it is comes first.
-    pub(super) paused: VecDeque<Slot>,
     /// The first half of a fused pair, whose second half must be the next command.
     pub(crate) expecting: Option<Slot>,
-    pub(crate) at_disk: usize,
-    /// Of disks that have requests of this queue, once its connection has ended.
-    pub(super) barriers: Vec<Barrier>,
     /// This queue, as disks know it.
     pub(super) me: Member,
     /// What it is to each disk, by namespace, in order.
@@ -170,14 +163,10 @@ impl IoQueue {
         Self {
             view,
             limits,
-            work: (0..slots).map(|_| None).collect(),
-            wanted: vec![None; slots],
+            commands: CommandTable::new(slots),
+            last_commands: vec![None; slots],
             name: owner.name,
-            stalled: VecDeque::with_capacity(slots),
-            paused: VecDeque::with_capacity(slots),
             expecting: None,
-            at_disk: 0,
-            barriers: Vec::new(),
             me: owner.me,
             disk_views: disk_views(states),
             reserving: 0,
@@ -196,43 +185,20 @@ impl IoQueue {
         Ok(())
     }
 
-    /// Requests that the disks have not answered yet.
-    pub(crate) fn at_disk(&self) -> usize {
-        self.at_disk
-    }
-
-    /// Keeps a command until what it waits for has happened.
-    pub(crate) fn keep(&mut self, claim: Claim, work: Work) -> Settled {
-        let place = &mut self.work[usize::from(claim.slot().0)];
-        claim.keep(place, work)
-    }
-
-    /// Takes a command that waits, if the slot has one.
-    pub(crate) fn take(&mut self, slot: Slot) -> Option<(Claim, Work)> {
-        self.work[usize::from(slot.0)].take()
-    }
-
-    /// What the command of a slot waits for, to look at and to change.
-    pub(crate) fn peek(&mut self, slot: Slot) -> Option<&mut Work> {
-        let place = self.work[usize::from(slot.0)].as_mut();
-        place.map(|(_, work)| work)
-    }
-
-    /// Whether the disk has a request of the command of a slot.
-    pub(super) fn is_at_disk(&self, slot: Slot) -> bool {
-        let place = self.work[usize::from(slot.0)].as_ref();
-        place.is_some_and(|(_, work)| work.is_at_disk())
-    }
-
-    /// All slots.
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
-        (0..=u16::MAX).take(self.work.len()).map(Slot)
+    /// Whether commands wait for anything but their host.
+    pub(crate) fn waits_for_others(&self) -> bool {
+        let commands = &self.commands;
+        commands.at_disk() > 0
+            || commands.is_stalled()
+            || commands.is_paused()
+            || self.has_pending_changes()
     }
 
     /// Whether the command of a slot that is in use is about this namespace.
     pub(super) fn is_about(&self, slot: Slot, nsid: u32) -> bool {
         let at = usize::from(slot.0);
-        self.work[at].is_some() && self.wanted[at].is_some_and(|wanted| wanted.nsid == nsid)
+        self.commands.get(slot).is_some()
+            && self.last_commands[at].is_some_and(|command| command.nsid == nsid)
     }
 
     /// A command has come from the host.
@@ -259,7 +225,7 @@ impl IoQueue {
             }
         };
         let nsid = request.namespace.nsid;
-        let wanted = ResolvedCommand {
+        let command = ResolvedCommand {
             command_id,
             nsid,
             disk: self.disk(nsid),
@@ -267,31 +233,31 @@ impl IoQueue {
             command: request.command,
         };
         let fuse = request.fuse;
-        if self.conflicts(&wanted) {
+        if self.conflicts(&command) {
             let answered = context.answer(claim, Status::RESERVATION_CONFLICT);
             self.abandon(context, expected);
             return answered;
         }
-        let blocks = wanted.command.extent().map_or(0, |(_, blocks)| blocks);
-        let (counters, bytes) = (context.local.counters(), u64::from(wanted.bytes(blocks)));
-        match wanted.command {
+        let blocks = command.command.extent().map_or(0, |(_, blocks)| blocks);
+        let (counters, bytes) = (context.local.counters(), u64::from(command.bytes(blocks)));
+        match command.command {
             IoCommand::Read { .. } | IoCommand::Compare { .. } => counters.read(bytes),
             IoCommand::Write { .. } => counters.written(bytes),
             _ => {}
         }
-        self.wanted[usize::from(claim.slot().0)] = Some(wanted);
+        self.last_commands[usize::from(claim.slot().0)] = Some(command);
         if fuse != Fuse::Normal || expected.is_some() {
-            return self.fused(context, claim, wanted, fuse, expected, transfer);
+            return self.fused(context, claim, command, fuse, expected, transfer);
         }
         if let IoCommand::Read {
             lba,
             blocks,
             fua: false,
-        } = wanted.command
+        } = command.command
         {
-            return self.read(context, claim, wanted, (lba, blocks));
+            return self.read(context, claim, command, (lba, blocks));
         }
-        self.ordinary(context, claim, wanted, transfer)
+        self.ordinary(context, claim, command, transfer)
     }
 
     /// Carries a command out that is no half of a pair, at once or when its data has come.
@@ -300,18 +266,18 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: ResolvedCommand,
+        command: ResolvedCommand,
         transfer: Transfer,
     ) -> Settled {
         let data = match transfer {
             Transfer::Fetch { bytes } if context.fetch_data(claim.slot(), bytes) => {
-                return self.keep(claim, Work::Fetching(wanted));
+                return self.commands.keep(claim, Work::Fetching(command));
             }
             Transfer::Fetch { .. } => return context.answer(claim, Status::NAMESPACE_NOT_READY),
             Transfer::Inline { .. } => Some(Incoming::InPlace),
             Transfer::None | Transfer::Send { .. } => None,
         };
-        self.execute(context, claim, wanted, data)
+        self.execute(context, claim, command, data)
     }
 
     /// A disk has failed a command: the health log counts it, the error log shows it.
@@ -327,19 +293,19 @@ impl IoQueue {
         ) {
             context.local.counters().media_error();
         }
-        let Some(wanted) = self.wanted[usize::from(slot.0)] else {
+        let Some(command) = self.last_commands[usize::from(slot.0)] else {
             return;
         };
         context
             .local
-            .disk_failed(wanted.disk, failed(&wanted.command, status));
+            .disk_failed(command.disk, failed(&command.command, status));
         let (controller, queue_id) = self.name;
         let error = ErrorRecord {
             queue_id,
-            command_id: wanted.command_id,
+            command_id: command.command_id,
             status: nvme_status(status),
-            lba: wanted.command.extent().map_or(0, |(lba, _)| lba),
-            nsid: wanted.nsid,
+            lba: command.command.extent().map_or(0, |(lba, _)| lba),
+            nsid: command.nsid,
         };
         context.local.shared.registry.failed(controller, error);
     }
@@ -369,19 +335,19 @@ impl IoQueue {
         intact: bool,
     ) {
         let data = Some(context.stream.take_incoming(slot));
-        let Some((claim, work)) = self.take(slot) else {
+        let Some((claim, work)) = self.commands.take(slot) else {
             return debug_assert!(false, "{slot:?} asked for no data");
         };
         match work {
-            Work::Fetching(wanted) if intact && self.conflicts(&wanted) => {
+            Work::Fetching(command) if intact && self.conflicts(&command) => {
                 context.answer(claim, Status::RESERVATION_CONFLICT)
             }
-            Work::Fetching(wanted) if intact => self.execute(context, claim, wanted, data),
-            Work::Half { wanted, mate, .. } if intact && self.conflicts(&wanted) => {
+            Work::Fetching(command) if intact => self.execute(context, claim, command, data),
+            Work::Half { command, mate, .. } if intact && self.conflicts(&command) => {
                 self.break_pair(context, claim, mate, Status::RESERVATION_CONFLICT)
             }
-            Work::Half { wanted, mate, .. } if intact => {
-                self.half_is_whole(context, claim, wanted, mate, data)
+            Work::Half { command, mate, .. } if intact => {
+                self.half_is_whole(context, claim, command, mate, data)
             }
             Work::Half { mate, .. } => {
                 self.break_pair(context, claim, mate, Status::TRANSIENT_TRANSPORT_ERROR)
@@ -397,13 +363,12 @@ impl IoQueue {
         slot: Slot,
         completion: Completion,
     ) {
-        self.at_disk -= 1;
         let counters = context.local.counters();
         if counters.are_timed(context.shard.now()) {
             counters.left_disk(context.shard.now());
         }
         let status = DiskStatus::from_result(completion.result);
-        match self.take(slot) {
+        match self.commands.take_from_disk(slot) {
             Some((claim, Work::Aborted { first })) => self.aborted(context, claim, first),
             Some((claim, work)) => {
                 self.finish(context, claim, work, status, completion.loan);

@@ -64,9 +64,9 @@ impl IoQueue {
 
     /// Whether a reservation forbids this command.
     #[inline(always)]
-    pub(super) fn conflicts(&mut self, wanted: &ResolvedCommand) -> bool {
-        let access = wanted.command.access();
-        let at = self.position(wanted.nsid);
+    pub(super) fn conflicts(&mut self, command: &ResolvedCommand) -> bool {
+        let access = command.command.access();
+        let at = self.position(command.nsid);
         at.is_some_and(|at| self.disk_views[at].1.conflicts(&self.me, access))
     }
 
@@ -75,25 +75,27 @@ impl IoQueue {
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: &ResolvedCommand,
-        command: ReservationCommand,
+        command: &ResolvedCommand,
+        reservation: ReservationCommand,
         data: Option<&Incoming>,
     ) -> Settled {
         let disk_view = self
             .disk_views
             .iter()
-            .find(|(nsid, _)| *nsid == wanted.nsid);
+            .find(|(nsid, _)| *nsid == command.nsid);
         let Some((_, disk_view)) = disk_view else {
             return context.answer(claim, Status::INVALID_NAMESPACE);
         };
-        if let ReservationCommand::Report(bytes) = command {
+        if let ReservationCommand::Report(bytes) = reservation {
             return report(context, claim, &disk_view.state, bytes);
         }
-        let request = ReservationRequest::new(command, context.bytes(data));
+        let request = ReservationRequest::new(reservation, context.bytes(data));
         let pending_change =
             PendingChange::reserve(&disk_view.state, &self.me, RequestedChange::Host(request));
         let slot = claim.slot();
-        let kept = self.keep(claim, Work::Reserving(Box::new(pending_change)));
+        let kept = self
+            .commands
+            .keep(claim, Work::Reserving(Box::new(pending_change)));
         self.reserving += 1;
         self.go_on_reserving(context, slot);
         kept
@@ -107,7 +109,7 @@ impl IoQueue {
 
     /// Looks again at what takes more than one turn.
     pub(super) fn run_pending_changes(&mut self, context: &mut CommandContext<'_, impl Queue>) {
-        for slot in self.slots() {
+        for slot in self.commands.slots() {
             self.go_on_reserving(context, slot);
         }
         self.end_overdue(context);
@@ -115,13 +117,13 @@ impl IoQueue {
 
     /// Answers a change when it holds and the commands that it ends are quiet.
     fn go_on_reserving(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) {
-        let Some(Work::Reserving(pending_change)) = self.peek(slot) else {
+        let Some(Work::Reserving(pending_change)) = self.commands.get_mut(slot) else {
             return;
         };
         let Some(outcome) = pending_change.poll() else {
             return;
         };
-        let Some((claim, _)) = self.take(slot) else {
+        let Some((claim, _)) = self.commands.take(slot) else {
             return;
         };
         self.reserving -= 1;
@@ -139,7 +141,10 @@ impl IoQueue {
         let Some(nsid) = self.disk_views.iter().find(same).map(|(nsid, _)| *nsid) else {
             return;
         };
-        let slots = self.slots().filter(|slot| self.is_about(*slot, nsid));
+        let slots = self
+            .commands
+            .slots()
+            .filter(|slot| self.is_about(*slot, nsid));
         let slots: Vec<_> = slots.collect();
         let waits_for: Vec<_> = slots
             .into_iter()
@@ -156,7 +161,7 @@ impl IoQueue {
 
     /// Ends a command; true: its disk has to end it first.
     fn abort(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) -> bool {
-        let Some((claim, work)) = self.take(slot) else {
+        let Some((claim, work)) = self.commands.take(slot) else {
             return false;
         };
         let first = match work {
@@ -173,13 +178,13 @@ impl IoQueue {
                 return false;
             }
             Work::First => {
-                self.keep(claim, Work::First);
+                self.commands.keep(claim, Work::First);
                 return true;
             }
             Work::Pair { first } | Work::Aborted { first: Some(first) } => Some(first),
             _ => None,
         };
-        self.keep(claim, Work::Aborted { first });
+        self.commands.keep(claim, Work::Aborted { first });
         true
     }
 
@@ -204,7 +209,7 @@ impl IoQueue {
         claim: Claim,
         first: Option<Slot>,
     ) {
-        let first = first.and_then(|first| self.take(first));
+        let first = first.and_then(|first| self.commands.take(first));
         let first = first.map(|(claim, _)| claim);
         for claim in first.into_iter().chain([claim]) {
             for stopping in &mut self.stopping {

@@ -1,7 +1,7 @@
-//! Commands of an I/O queue that wait for a disk: for room at it, for the turn of others, or for
-//! its answer longer than anybody waits with them.
+//! Commands of an I/O queue that wait for a disk, and the end of those that a disk does not end in
+//! time.
 //!
-//! A part of `io`.
+//! A part of `io`. `command_table` has what both protocols share.
 
 use std::sync::Arc;
 
@@ -9,133 +9,78 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_transport::Incoming;
 
 use super::context::Queue;
-use super::io::{IoQueue, Ranges, ResolvedCommand, Work};
+use super::io::{IoQueue, Work};
+use crate::command_table::{CommandTable, Waiting};
 use crate::context::CommandContext;
-use crate::disk::{Barrier, DiskState};
+use crate::disk::DiskId;
+use crate::disk::DiskState;
 use crate::local::Local;
 use crate::requests::Requests;
 
+impl<Q: Queue> Waiting<Q> for IoQueue {
+    type Work = Work;
+
+    fn table(&mut self) -> &mut CommandTable<Work> {
+        &mut self.commands
+    }
+
+    fn stalled_at(&self, slot: Slot) -> Option<DiskId> {
+        match self.commands.get(slot)? {
+            Work::Stalled(command, _) | Work::Half { command, .. } => Some(command.disk),
+            _ => None,
+        }
+    }
+
+    fn resume(&mut self, context: &mut CommandContext<'_, Q>, claim: Claim, work: Work) -> Settled {
+        match work {
+            Work::Stalled(command, data) => {
+                let data = data.map(|buf| Incoming::Buf(buf, 0));
+                self.execute(context, claim, command, data)
+            }
+            Work::Paused(command, None) => self.execute(context, claim, command, None),
+            Work::Paused(command, Some(ranges)) => self.next_range(context, claim, command, ranges),
+            half => {
+                let slot = claim.slot();
+                let kept = self.commands.keep(claim, half);
+                self.try_pair(context, slot);
+                kept
+            }
+        }
+    }
+}
+
 impl IoQueue {
-    /// True while requests wait for a disk that had no room: somebody must call `retry`.
-    pub(crate) fn is_stalled(&self) -> bool {
-        !self.stalled.is_empty()
+    /// The connection has ended: commands get no more requests.
+    pub(crate) fn close(&mut self) {
+        let slots = self.commands.slots();
+        let disks: Vec<_> = slots.filter_map(|slot| self.disk_of(slot)?).collect();
+        self.commands.close(&disks);
     }
 
-    /// True while commands wait for the turn of others only: somebody must call `go_on`.
-    pub(crate) fn is_paused(&self) -> bool {
-        !self.paused.is_empty()
+    /// The disk that has a request of the command of a slot. The inner None: the queue does not see
+    /// the disk any more.
+    fn disk_of(&self, slot: Slot) -> Option<Option<Arc<DiskState>>> {
+        self.commands.get(slot).filter(|work| work.is_at_disk())?;
+        let disk = self.last_commands[usize::from(slot.0)].map(|command| command.disk);
+        let mut states = self.disk_views.iter().map(|(_, view)| &view.state);
+        Some(states.find(|state| Some(state.id()) == disk).cloned())
     }
 
-    /// A slot waits until its disk has room again.
-    pub(crate) fn stall(&mut self, claim: Claim, work: Work) -> Settled {
-        self.stalled.push_back(claim.slot());
-        self.keep(claim, work)
-    }
-
-    /// A slot waits until others have had their turn.
-    pub(crate) fn pause(
-        &mut self,
-        claim: Claim,
-        wanted: ResolvedCommand,
-        ranges: Option<Ranges>,
-    ) -> Settled {
-        self.paused.push_back(claim.slot());
-        self.keep(claim, Work::Paused(wanted, ranges))
-    }
-
-    /// Tries once more what disks had no room for. One that still has none is not asked for the
-    /// next command too, and other disks are: a disk that does not answer holds its own commands
-    /// only. All keep their order.
-    pub(crate) fn retry(&mut self, context: &mut CommandContext<'_, impl Queue>) {
-        let mut full = None;
-        for _ in 0..self.stalled.len() {
-            let Some(slot) = self.stalled.pop_front() else {
-                return;
-            };
-            let waiting = self.stalled.len();
-            let nsid = self.wanted[usize::from(slot.0)].map(|wanted| wanted.nsid);
-            let work = self.peek(slot);
-            let is_stalled = matches!(work, Some(Work::Stalled(..) | Work::Half { .. }));
-            if is_stalled && nsid == full {
-                self.stalled.push_back(slot);
-                continue;
-            }
-            match self.take(slot) {
-                Some((claim, Work::Stalled(wanted, data))) => {
-                    let data = data.map(|buf| Incoming::Buf(buf, 0));
-                    self.execute(context, claim, wanted, data);
-                }
-                Some((claim, other)) => {
-                    self.keep(claim, other);
-                    self.try_pair(context, slot);
-                }
-                None => {}
-            }
-            if self.stalled.len() > waiting {
-                full = nsid;
-            }
-        }
-    }
-
-    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the
-    /// others.
-    pub(crate) fn go_on(&mut self, context: &mut CommandContext<'_, impl Queue>) {
-        while let Some(slot) = self.paused.pop_front() {
-            match self.take(slot) {
-                Some((claim, Work::Paused(wanted, ranges))) => {
-                    match ranges {
-                        None => self.execute(context, claim, wanted, None),
-                        Some(ranges) => self.next_range(context, claim, wanted, ranges),
-                    };
-                    return;
-                }
-                // The one that paused was aborted meanwhile.
-                Some((claim, other)) => {
-                    self.keep(claim, other);
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// The connection is over: what the disks had no room for is not tried again, and what pauses
-    /// does not go on. What is at a disk comes before all that others ask of it from now on.
-    pub(crate) fn give_up(&mut self) {
-        self.stalled.clear();
-        self.paused.clear();
-        let disks = self.slots().filter_map(|slot| self.disk_of(slot));
-        self.barriers = disks.map(Barrier::before).collect();
-    }
-
-    /// The disk at which a slot has a request, if it is still there.
-    fn disk_of(&self, slot: Slot) -> Option<&Arc<DiskState>> {
-        let wanted = self.wanted[usize::from(slot.0)].filter(|_| self.is_at_disk(slot))?;
-        let mut states = self
-            .disk_views
-            .iter()
-            .map(|(_, disk_view)| &disk_view.state);
-        states.find(|state| state.id() == wanted.disk)
-    }
-
-    /// The command of a slot ends before its disk has ended its request, if it has one. Gives the
-    /// command, and what it waited for.
+    /// Ends the command of a slot before its disk has ended its request, if the disk has one. Gives
+    /// the claim, and what the command waited for.
     pub(super) fn abandon_request(
         &mut self,
         local: &Local,
         requests: &mut Requests,
         slot: Slot,
     ) -> Option<(Claim, Work)> {
-        if !self.is_at_disk(slot) {
-            return None;
-        }
-        local.abandon(requests, slot, self.disk_of(slot));
-        self.at_disk -= 1;
-        self.take(slot)
+        let disk = self.disk_of(slot)?;
+        self.commands.abandon(local, requests, slot, disk.as_ref())
     }
 
-    /// The connection is over, and disks have not ended its requests in time.
+    /// Ends all commands that disks have not ended in time, after the end of the connection.
     pub(crate) fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
-        for slot in self.slots() {
+        for slot in self.commands.slots() {
             self.abandon_request(local, requests, slot);
         }
     }

@@ -120,12 +120,7 @@ impl<Q: Queue> Connection<Q> {
     /// Whether what a draining connection waits for is not its host's part.
     pub(super) fn waits_for_others(&self) -> bool {
         match &self.role {
-            Role::Io { queue, .. } => {
-                queue.at_disk() > 0
-                    || queue.is_stalled()
-                    || queue.is_paused()
-                    || queue.has_pending_changes()
-            }
+            Role::Io { queue, .. } => queue.waits_for_others(),
             Role::Admin(admin) => admin.has_ending_queues() || admin.has_pending_changes(),
             Role::Unknown { .. } => false,
         }
@@ -137,7 +132,7 @@ impl<Q: Queue> Connection<Q> {
             self.lifecycle.phase = Stage::Ending;
             self.stream.close();
             if let Role::Io { queue, .. } = &mut self.role {
-                queue.give_up();
+                queue.close();
             }
             self.lifecycle.await_disks(shard);
             self.retire(shard);
@@ -186,7 +181,7 @@ impl<Q: Queue> Connection<Q> {
 
     fn at_disk(&self) -> usize {
         match &self.role {
-            Role::Io { queue, .. } => queue.at_disk(),
+            Role::Io { queue, .. } => queue.commands.at_disk(),
             Role::Unknown { .. } | Role::Admin(_) => 0,
         }
     }

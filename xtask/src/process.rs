@@ -66,6 +66,12 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
 /// Runs to the end and returns what the program wrote to its standard output. Its standard error is
 /// shown only when it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let output = bytes(command)?;
+    String::from_utf8(output).map_err(|_| format!("{} wrote no UTF-8", line_of(command)))
+}
+
+/// The same for an output that is no text.
+pub(crate) fn bytes(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command
         .output()
         .map_err(|error| cannot_start(command, &error))?;
@@ -74,7 +80,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
         let failure = format!("{} ended with {}\n{said}", line_of(command), output.status);
         return Err(failure.trim_end().to_owned());
     }
-    String::from_utf8(output.stdout).map_err(|_| format!("{} wrote no UTF-8", line_of(command)))
+    Ok(output.stdout)
 }
 
 /// Whether a program can be started and ends well. Its output is thrown away.

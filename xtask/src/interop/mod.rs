@@ -61,7 +61,7 @@ impl Options {
 
 /// Sees to it that a program from Debian's packages is here.
 pub(crate) fn install_tool(tool: &str) -> Result<(), String> {
-    packages::require_one(tool)
+    packages::require_all(&[tool])
 }
 
 /// Runs the scripts that were asked for, with a line for each.
@@ -125,7 +125,7 @@ impl Bench {
             let name = choice.folder();
             let kernel = packages::kernel(choice, &folder.join(name))?;
             let layout = folder.join(format!("{name}-{}", std::process::id()));
-            let base = image::base(layout, &kernel, &scripts, &tools, &programs)?;
+            let base = image::base(&layout, &kernel, &scripts, &tools, &programs)?;
             Ok(Some(Boot { kernel, base }))
         };
         let [own, newer, newest] = Choice::ALL.map(boot);
@@ -152,7 +152,7 @@ impl Bench {
         let image = self.folder.join(&name).with_extension("cpio");
         let boot = self.boots[script.kernel as usize].as_ref();
         let boot = boot.expect("there is one for each kind of script");
-        let overlay = image::overlay(self.folder.join(&name), script, library)?;
+        let overlay = image::overlay(&self.folder.join(&name), script, library)?;
         fs::write(&image, [&boot.base[..], &overlay].concat())
             .map_err(|error| format!("cannot write {}: {error}", image.display()))?;
         let outcome = self.boot(&boot.kernel, (index, script), &image);
@@ -192,7 +192,7 @@ impl Bench {
         let path = self.folder.join("results.md");
         let date = output(command("date").args(["-u", "+%Y-%m-%d"]))?;
         let mut packages = vec!["qemu-system-x86"];
-        packages.extend(packages::of(&self.tools));
+        packages.extend(packages::of(self.tools.iter().map(String::as_str))?);
         let boots = self.boots.iter().flatten();
         let kernels: Vec<_> = boots.map(|boot| boot.kernel.release.as_str()).collect();
         let mut text = format!(

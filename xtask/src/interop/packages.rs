@@ -6,11 +6,9 @@
 
 use super::script::Choice;
 use crate::process::{command, output, run, works};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// A program, and the package that has it.
-type Tool = (&'static str, &'static str);
 
 /// What the harness itself calls, and what every guest has.
 const ALWAYS: [&str; 6] = [
@@ -102,50 +100,35 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
 /// install.
 pub(super) fn require(tools: &[String]) -> Result<(), String> {
     let named = tools.iter().map(String::as_str);
-    let wanted = ALWAYS.into_iter().chain(named).map(known);
-    require_all(&wanted.collect::<Result<Vec<_>, _>>()?)
+    require_all(&ALWAYS.into_iter().chain(named).collect::<Vec<_>>())
 }
 
-/// Sees to it that one program is here.
-pub(super) fn require_one(tool: &str) -> Result<(), String> {
-    require_all(&[known(tool)?])
-}
-
-/// The packages that have these programs, each once.
-pub(super) fn of(tools: &[String]) -> Vec<&'static str> {
-    let tools: Vec<Tool> = tools.iter().filter_map(|tool| known(tool).ok()).collect();
-    packages_of(tools.iter())
-}
-
-fn packages_of<'a>(tools: impl Iterator<Item = &'a Tool>) -> Vec<&'static str> {
-    let mut packages: Vec<_> = tools.map(|(_, package)| *package).collect();
-    packages.sort_unstable();
-    packages.dedup();
-    packages
-}
-
-fn known(name: &str) -> Result<Tool, String> {
-    let tool = PACKAGES.lines().find_map(|line| {
-        let (package, programs) = line.split_once(": ")?;
-        let program = programs.split(' ').find(|program| *program == name)?;
-        Some((program, package))
-    });
-    tool.ok_or_else(|| format!("no package is known to have `{name}`"))
-}
-
-fn require_all(wanted: &[Tool]) -> Result<(), String> {
-    let missing = || packages_of(wanted.iter().filter(|(program, _)| find(program).is_none()));
-    match missing()[..] {
+/// Sees to it that these programs are here.
+pub(super) fn require_all(tools: &[&str]) -> Result<(), String> {
+    let missing = || of(tools.iter().copied().filter(|tool| find(tool).is_none()));
+    match missing()?[..] {
         [] => return Ok(()),
         ref packages => install(packages)?,
     }
-    match missing()[..] {
+    match missing()?[..] {
         [] => Ok(()),
         ref still => Err(format!(
             "{} did not bring what they should",
             still.join(", ")
         )),
     }
+}
+
+/// The packages that have these programs, each once.
+pub(super) fn of<'a>(tools: impl Iterator<Item = &'a str>) -> Result<Vec<&'static str>, String> {
+    let package = |name| {
+        let mut lines = PACKAGES.lines().filter_map(|line| line.split_once(": "));
+        let line = lines.find(|(_, programs)| programs.split(' ').any(|program| program == name));
+        let (package, _) = line.ok_or_else(|| format!("no package is known to have `{name}`"))?;
+        Ok(package)
+    };
+    let packages: Result<BTreeSet<_>, String> = tools.map(package).collect();
+    Ok(packages?.into_iter().collect())
 }
 
 fn install(packages: &[&str]) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use super::fabrix::{Target, port_of};
 use super::noise::{read, run_time_ns};
-use super::side::{HOST_CPU, Measured, Number, Side};
+use super::side::{HOST_CPU, Measured, Side};
 use super::{Programs, START_TIME_MAX};
 use crate::process::{Background, command, output};
 use serde_json::json;
@@ -36,18 +36,18 @@ pub(super) fn refusal(count: u32) -> Result<(), String> {
 /// Holds the connections of a side and takes the number that is asked for.
 pub(super) fn measure(
     side: &Side,
-    number: Number,
+    name: &'static str,
     programs: &Programs,
 ) -> Result<Measured, String> {
     let target = Target::start(side, programs)?;
     let pid = target.process.0.id();
     let alone_kib = resident_kib(pid)?;
-    let alone_s = (number == Number::OneMore).then(|| visit_seconds(&target, programs));
+    let alone_s = (name == "one-more").then(|| visit_seconds(&target, programs));
     let alone_s = alone_s.transpose()?;
     let hosts = side.connections.div_ceil(OF_A_HOST);
     let _hosts = hold(&target, programs, hosts)?;
     let connections = wait_for_connections(&target.uri, hosts * OF_A_HOST)?;
-    let held = if let Some(alone_s) = alone_s {
+    let number = if let Some(alone_s) = alone_s {
         let among_s = visit_seconds(&target, programs)?;
         let alive = connections_at(port_of(&target.uri)?)?;
         if alive < connections {
@@ -56,7 +56,7 @@ pub(super) fn measure(
             ));
         }
         among_s / alone_s
-    } else if number == Number::Memory {
+    } else if name == "memory" {
         f64::from(resident_kib(pid)?.saturating_sub(alone_kib)) / f64::from(connections)
     } else {
         let (start_ns, started) = (run_time_ns(pid)?, Instant::now());
@@ -64,11 +64,8 @@ pub(super) fn measure(
         let used = Duration::from_nanos(run_time_ns(pid)?.saturating_sub(start_ns));
         used.as_secs_f64() / started.elapsed().as_secs_f64()
     };
-    Ok(Measured {
-        held,
-        raw: json!({ "held": held, "connections": connections, "alone_s": alone_s }),
-        ..Measured::default()
-    })
+    let raw = json!({ name: number, "connections": connections, "alone_s": alone_s });
+    Ok(Measured::of([(name, number)], raw))
 }
 
 /// Hosts that connect and ask for nothing.

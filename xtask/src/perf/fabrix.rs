@@ -68,8 +68,9 @@ impl Target {
         let (before, started) = (run_time_ns(pid)?, Instant::now());
         let mut measured = bench(programs, &self.uri, side, seconds)?;
         let used = Duration::from_nanos(run_time_ns(pid)?.saturating_sub(before));
-        measured.target_cpu = used.as_secs_f64() / started.elapsed().as_secs_f64();
-        measured.raw["target_cpu"] = measured.target_cpu.into();
+        let cpu = used.as_secs_f64() / started.elapsed().as_secs_f64();
+        measured.add("cpu", cpu);
+        measured.raw["target_cpu"] = cpu.into();
         Ok(measured)
     }
 
@@ -227,7 +228,7 @@ chmod +x "$0""#;
         });
         let log = std::fs::read_to_string(folder.join("fabrix.log")).expect("what was asked");
         std::fs::remove_dir_all(&folder).expect("removed again");
-        assert_eq!(measured.map(|measured| measured.iops), Ok(12.0));
+        assert_eq!(measured.map(|measured| measured.number("iops")), Ok(12.0));
         let asked: Vec<&str> = log.lines().collect();
         assert_eq!(asked.len(), 3, "{log}");
         assert!(asked[0].starts_with("serve ram:1G --cores 0") && asked[0].contains("never"));

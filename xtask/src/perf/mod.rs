@@ -297,7 +297,7 @@ fn measure_pair(
         pair.noise.insert(place, noise);
         pair.sides.insert(place, measured);
     }
-    let numbers = pair.sides.iter().map(|side| row.number.of(side));
+    let numbers = pair.sides.iter().map(|side| row.number_of(side));
     let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
     pair.figure = numbers[0] / numbers.get(1).unwrap_or(&1.0);
     Ok(pair)

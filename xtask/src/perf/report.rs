@@ -232,11 +232,9 @@ fn beside(row: &Row, pairs: &[Pair]) -> Option<String> {
     let sides: Vec<&[Measured; 2]> = counted
         .filter_map(|pair| pair.sides.first_chunk())
         .collect();
-    let figures: [fn(&Measured) -> f64; 3] =
-        [|side| side.iops, |side| side.p50_us, |side| side.p99_us];
-    let cells = figures.map(|figure| {
+    let cells = ["iops", "p50", "p99"].map(|name| {
         let [ours, other] = [0, 1].map(|at| {
-            let all: Vec<f64> = sides.iter().map(|pair| figure(&pair[at])).collect();
+            let all: Vec<f64> = sides.iter().map(|pair| pair[at].number(name)).collect();
             match Summary::of(&all).map_or(0.0, |summary| summary.median) {
                 // Zero is what a side does not tell.
                 0.0 => "-".to_owned(),
@@ -256,11 +254,7 @@ mod tests {
 
     /// Pairs of the first row, whose floor is 0.80; a spoiled one is written as a negative number.
     fn pairs(figures: &[f64]) -> Vec<Pair> {
-        let side = |iops: f64| Measured {
-            iops,
-            p50_us: 1e6 / iops,
-            ..Measured::default()
-        };
+        let side = |iops: f64| Measured::of([("iops", iops), ("p50", 1e6 / iops)], Value::Null);
         let pair = |&figure: &f64| Pair {
             sides: vec![side(figure.abs() * 50_000.0), side(50_000.0)],
             figure: figure.abs(),

@@ -3,7 +3,7 @@
 //! A row compares two sides, ours first, by one number each. The figure is the ratio, or our number
 //! itself where there is no other side. A figure on the wrong side of the floor fails the run.
 
-use super::side::{Access, Client, Disk, Number, Server, Side, Spin};
+use super::side::{Access, Client, Disk, Measured, Server, Side, Spin};
 
 /// `GROUP NAME | our side | what differs at the other side | number and floor`. Words of a side
 /// stand in [`Side::with`]. A side of `connections=N` holds N idle connections.
@@ -74,6 +74,10 @@ spdk      spdk-target-128k-randwrite-8       | write 128k 8 spin spdk        | s
 spdk      spdk-file-disk-4k-randread-32      | read 4k 32 file spin          | spdk spdk-perf | iops >= 1.00
 spdk      spdk-file-disk-4k-randwrite-32     | write 4k 32 file spin         | spdk spdk-perf | iops >= 1.00
 ";
+/// The names of numbers in [`Measured`].
+const NUMBERS: [&str; 8] = [
+    "iops", "p50", "p95", "p99", "cpu", "idle-cpu", "memory", "one-more",
+];
 /// The groups that run when nobody says what to run.
 const USUAL: [&str; 2] = ["wire", "idle"];
 
@@ -84,7 +88,8 @@ pub(super) struct Row {
     pub(super) group: &'static str,
     pub(super) ours: Side,
     pub(super) other: Option<Side>,
-    pub(super) number: Number,
+    /// The name of the number by which sides are compared.
+    pub(super) number: &'static str,
     pub(super) floor: Floor,
 }
 
@@ -120,7 +125,7 @@ impl Row {
             group,
             ours,
             other,
-            number: Number::parse(number)?,
+            number: NUMBERS.into_iter().find(|known| *known == number)?,
             floor: match sign {
                 ">=" => Floor::AtLeast(bound),
                 "<=" => Floor::AtMost(bound),
@@ -138,16 +143,28 @@ impl Row {
         std::iter::once(&self.ours).chain(&self.other)
     }
 
+    /// The number of a side.
+    ///
+    /// # Errors
+    /// It is zero: nothing was measured. Idle connections may cost nothing.
+    pub(super) fn number_of(&self, measured: &Measured) -> Result<f64, String> {
+        let number = measured.number(self.number);
+        let is_there = number > 0.0 || self.ours.connections > 0;
+        is_there
+            .then_some(number)
+            .ok_or_else(|| format!("no {} in {}", self.number, measured.raw))
+    }
+
     /// Whether threads of the kernel do a part of what is measured: the work of a loop device, what
     /// is written to a disk, and the end of many connections.
     pub(super) fn is_the_kernels(&self) -> bool {
         let writes_a_file = self.ours.disk == Disk::File && self.ours.access != Access::Read;
-        self.ours.server.is_device() || writes_a_file || self.number == Number::OneMore
+        self.ours.server.is_device() || writes_a_file || self.number == "one-more"
     }
 
     /// Whether other programs change the figure. What one process used is counted whoever else ran.
     pub(super) fn needs_quiet(&self) -> bool {
-        !matches!(self.number, Number::IdleCpu | Number::Memory)
+        !matches!(self.number, "idle-cpu" | "memory")
     }
 }
 
@@ -261,6 +278,13 @@ mod tests {
         let names: std::collections::BTreeSet<_> = rows.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), rows.len());
         assert!(Side::BASE.with("read 4k sometimes").is_none());
+    }
+
+    #[test]
+    fn nothing_done_is_no_number_but_for_idle_connections() {
+        let none = Measured::default();
+        assert!(row("4k-randread-32").number_of(&none).is_err());
+        assert_eq!(row("idle-1-connection").number_of(&none), Ok(0.0));
     }
 
     #[test]

@@ -134,7 +134,9 @@ impl Scale<'_> {
                     |cpus: &[usize; 2]| Ceiling::start(&side, self.programs, *cpus, REGION_MIB);
                 let pairs: Vec<Ceiling> = pairs.iter().map(start).collect::<Result<_, _>>()?;
                 pairs.iter().try_for_each(|pair| pair.ask(self.seconds))?;
-                let rates = pairs.iter().map(|pair| Ok(pair.answer(self.seconds)?.iops));
+                let rates = pairs
+                    .iter()
+                    .map(|pair| Ok(pair.answer(self.seconds)?.number("iops")));
                 rates.sum()
             })
         });
@@ -149,7 +151,10 @@ impl Scale<'_> {
                 let side = side(kind, load);
                 let host = (hosts.as_str(), pairs.len());
                 let ours = self.rate(disk, load.0, pairs, || {
-                    Ok(bench_on(self.programs, &target.uri, &side, self.seconds, host)?.iops)
+                    Ok(
+                        bench_on(self.programs, &target.uri, &side, self.seconds, host)?
+                            .number("iops"),
+                    )
                 });
                 self.points.push(Point {
                     disk,

@@ -5,6 +5,7 @@
 use super::{Programs, attach, connections, spdk};
 use crate::interop::install_tool;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 pub(super) const TARGET_CPU: &str = "0";
 pub(super) const HOST_CPU: &str = "1";
@@ -102,36 +103,14 @@ pub(super) enum Spin {
     Always,
 }
 
-/// The number by which sides are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Number {
-    Iops,
-    /// Latency of requests, in microseconds.
-    P50,
-    P95,
-    P99,
-    /// Processor time of the target, in processors.
-    Cpu,
-    /// The same while connections ask for nothing.
-    IdleCpu,
-    /// Memory of the target for each connection, in KiB.
-    Memory,
-    /// How long one more host takes to connect, read and leave, against the same with no other
-    /// connection.
-    OneMore,
-}
-
-/// What came of one measurement of one side. A number that the side does not tell is zero.
+/// What came of one measurement of one side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
-    pub(super) iops: f64,
-    pub(super) p50_us: f64,
-    pub(super) p95_us: f64,
-    pub(super) p99_us: f64,
-    /// Processor time of the target, in processors.
-    pub(super) target_cpu: f64,
-    /// The number that idle connections were held for.
-    pub(super) held: f64,
+    /// Numbers by name: `iops`; the latencies `p50`, `p95` and `p99` in microseconds; `cpu`, the
+    /// processor time of the target in processors; and what idle connections were held for:
+    /// `idle-cpu`, `memory` in KiB for each, and `one-more`, the time in which one more host
+    /// connects, reads and leaves, against the same with no other connection.
+    numbers: BTreeMap<&'static str, f64>,
     /// What the program printed.
     pub(super) raw: Value,
 }
@@ -191,40 +170,22 @@ impl Spin {
     }
 }
 
-impl Number {
-    pub(super) fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "iops" => Self::Iops,
-            "p50" => Self::P50,
-            "p95" => Self::P95,
-            "p99" => Self::P99,
-            "cpu" => Self::Cpu,
-            "idle-cpu" => Self::IdleCpu,
-            "memory" => Self::Memory,
-            "one-more" => Self::OneMore,
-            _ => return None,
-        })
-    }
-
-    /// The number of a side.
-    ///
-    /// # Errors
-    /// It is zero: nothing was measured. Idle connections may cost nothing.
-    pub(super) fn of(self, measured: &Measured) -> Result<f64, String> {
-        let number = match self {
-            Self::Iops => measured.iops,
-            Self::P50 => measured.p50_us,
-            Self::P95 => measured.p95_us,
-            Self::P99 => measured.p99_us,
-            Self::Cpu => measured.target_cpu,
-            Self::IdleCpu | Self::Memory | Self::OneMore => return Ok(measured.held),
-        };
-        let measured_any = (number > 0.0).then_some(number);
-        measured_any.ok_or_else(|| format!("no {self:?} in {}", measured.raw))
-    }
-}
-
 impl Measured {
+    /// Numbers by name, of which zero means that the side does not tell.
+    pub(super) fn of(numbers: impl Into<BTreeMap<&'static str, f64>>, raw: Value) -> Self {
+        let numbers = numbers.into();
+        Self { numbers, raw }
+    }
+
+    /// A number by its name; zero if the side does not tell.
+    pub(super) fn number(&self, name: &str) -> f64 {
+        self.numbers.get(name).copied().unwrap_or(0.0)
+    }
+
+    pub(super) fn add(&mut self, name: &'static str, number: f64) {
+        self.numbers.insert(name, number);
+    }
+
     /// Reads fio's keys, which `fabrix bench` prints too: the rate of both directions together, and
     /// the latency of the one that is there, or of reads in a mix.
     pub(super) fn from_fio(who: &str, text: &str, access: Access) -> Result<Self, String> {
@@ -247,39 +208,31 @@ impl Measured {
             };
             latency_ns / 1000.0
         };
-        let [p50_us, p95_us, p99_us] = ["50.000000", "95.000000", "99.000000"].map(latency);
-        Ok(Self {
-            iops,
-            p50_us,
-            p95_us,
-            p99_us,
-            raw,
-            ..Self::default()
-        })
+        let [p50, p95, p99] = ["50.000000", "95.000000", "99.000000"].map(latency);
+        let numbers = [("iops", iops), ("p50", p50), ("p95", p95), ("p99", p99)];
+        Ok(Self::of(numbers, raw))
     }
 
     /// From what the example `ceiling` prints.
     pub(super) fn from_ceiling(text: &str) -> Result<Self, String> {
         let raw = parse_json("the ceiling", text)?;
         let number = |key: &str| raw[key].as_f64().unwrap_or(0.0);
-        Ok(Self {
-            iops: number("iops"),
-            // Only one request at a time, and those of an open loop, have their latency taken.
-            p50_us: number("p50_us"),
-            p95_us: number("p95_us"),
-            p99_us: number("p99_us"),
+        // Only one request at a time, and those of an open loop, have their latency taken.
+        let latencies = [
+            ("p50", "p50_us"),
+            ("p95", "p95_us"),
+            ("p99", "p99_us"),
+            ("iops", "iops"),
+        ];
+        Ok(Self::of(
+            latencies.map(|(name, key)| (name, number(key))),
             raw,
-            ..Self::default()
-        })
+        ))
     }
 
     /// From a program that tells its rate alone.
     pub(super) fn rate(iops: f64, said: &str) -> Self {
-        Self {
-            iops,
-            raw: Value::String(said.trim().to_owned()),
-            ..Self::default()
-        }
+        Self::of([("iops", iops)], said.trim().into())
     }
 }
 
@@ -297,15 +250,13 @@ mod tests {
             "lat_ns": {"percentile": {"50.000000": 15000}},
             "clat_ns": {"percentile": {"50.000000": 9000, "99.000000": 40000}}}}]}"#;
         let measured = Measured::from_fio("bench", text, Access::Write).expect("numbers");
-        let numbers = (measured.iops, measured.p50_us, measured.p99_us);
-        assert_eq!(numbers, (1000.0, 15.0, 40.0));
+        let numbers = ["iops", "p50", "p99"].map(|name| measured.number(name));
+        assert_eq!(numbers, [1000.0, 15.0, 40.0]);
     }
 
     #[test]
     fn nothing_done_is_no_measurement() {
         let of = |text| Measured::from_fio("fio", text, Access::Read);
         assert!(of(r#"{"jobs": [{"read": {"iops": 0}}]}"#).is_err() && of("hello").is_err());
-        assert!(Number::Iops.of(&Measured::default()).is_err());
-        assert_eq!(Number::IdleCpu.of(&Measured::default()), Ok(0.0));
     }
 }

@@ -8,7 +8,7 @@
 use super::ceiling::Ceiling;
 use super::fabrix::{self, Target};
 use super::rows::Row;
-use super::side::{Client, DISK_BYTES, Measured, Number, Server, Side};
+use super::side::{Client, DISK_BYTES, Measured, Server, Side};
 use super::spdk::{Served, Spdk};
 use super::{CPUS, Programs, attach, connections, fio, iscsi};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// A side that is ready to be measured.
 pub(super) struct Started<'a> {
     side: Side,
-    number: Number,
+    number: &'static str,
     programs: &'a Programs,
     serving: Serving,
 }

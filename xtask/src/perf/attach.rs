@@ -43,6 +43,9 @@ pub(super) fn measure(side: &Side, programs: &Programs, seconds: u32) -> Result<
     fio::measure(side, &device.path, seconds)
 }
 
+/// The shell that keeps a device.
+const KEEP: &str = include_str!("attach.sh");
+
 /// A device, and the shell that takes it away.
 struct Kept {
     shell: Child,
@@ -51,16 +54,16 @@ struct Kept {
 
 impl Kept {
     fn start(server: Server, programs: &Programs, uri: &str) -> Result<Self, String> {
-        let script = match server {
-            Server::NbdFuse => NBDFUSE,
-            Server::LocalLoop => LOCAL,
-            _ => OURS,
+        let kind = match server {
+            Server::NbdFuse => "nbdfuse",
+            Server::LocalLoop => "local",
+            _ => "fabrix",
         };
         let folder = format!("{MEMORY_FOLDER}/fabrix-perf-{}.d", std::process::id());
         let memory = programs.path(Disk::Tmpfs).unwrap_or_default();
         let mut shell = command("setsid");
         shell
-            .args(["sh", "-c", &format!("{BEGIN}{script}{END}"), "sh"])
+            .args(["sh", "-c", KEEP, "attach.sh", kind])
             .args([Path::new(&folder), &memory, &programs.fabrix])
             .args([uri, TARGET_CPU])
             .stdin(Stdio::piped())
@@ -87,68 +90,3 @@ impl Drop for Kept {
         let _ = self.shell.wait();
     }
 }
-
-/// Nobody may listen any more when there is a device: that must not be the shell's end.
-const BEGIN: &str = r#"
-folder=$1 memory=$2 fabrix=$3 uri=$4 cpu=$5 device=
-trap "" PIPE
-mkdir "$folder" && cd "$folder" || exit 1
-# Waits while a command fails and the process that was started last lives.
-until_works() {
-    while kill -0 $! 2>/dev/null; do
-        "$@" && return
-        sleep 0.05
-    done
-    false
-}
-"#;
-
-/// The process that keeps our disk is our child, so that its processor time is counted as ours.
-const OURS: &str = r#"
-export FABRIX_RUN_DIR="$folder"
-"$fabrix" attach "$uri" --as fuse --name perf --cores "$cpu" --foreground --devid-file device >/dev/null &
-begin() { until_works test -s device && read -r device <device; }
-end() {
-    "$fabrix" detach perf --force
-    wait
-    rm -f device perf.* lock
-}
-"#;
-
-const NBDFUSE: &str = r#"
-mkdir mount
-taskset --cpu-list "$cpu" nbdkit -f -U "$folder/socket" memory 1G >&2 &
-served=$!
-begin() {
-    until_works test -S socket || return
-    taskset --cpu-list "$cpu" nbdfuse mount/disk --unix "$folder/socket" >&2 &
-    until_works test -e mount/disk && device=$(losetup --find --show --direct-io=on mount/disk)
-}
-end() {
-    [ -z "$device" ] || losetup --detach "$device"
-    umount mount
-    kill "$served"
-    wait
-    rm -f socket
-    rmdir mount
-}
-"#;
-
-/// The file is nowhere to be seen as soon as the loop driver has it, and goes with the device.
-const LOCAL: &str = r#"
-begin() {
-    truncate -s 1G "$memory" && device=$(losetup --find --show --direct-io=on "$memory")
-    rm -f "$memory"
-    [ -n "$device" ]
-}
-end() { [ -z "$device" ] || losetup --detach "$device"; }
-"#;
-
-const END: &str = r#"
-if begin; then
-    echo "$device"
-    read -r _until_nobody_asks_any_more
-fi
-end
-cd / && rmdir "$folder"
-"#;

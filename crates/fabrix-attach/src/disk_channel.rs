@@ -3,11 +3,26 @@
 use std::cell::{Ref, RefCell};
 use std::sync::Arc;
 
-use fabrix_block::{Channel, Device, Geometry, OpenError, Request, Run, Submit};
-use fabrix_rt::Shard;
+use fabrix_block::{
+    Channel, Device, Geometry, OpenError, Payload, Request, Run, Status, Submit, copy_to_buf,
+};
+use fabrix_rt::{Buf, Loan, Shard, Token};
+
+use crate::BeginError;
+use crate::job::{Job, PIECES_AT_ONCE};
 
 pub(crate) struct DiskChannel {
     open: RefCell<Open>,
+}
+
+/// Result of submitting a job.
+pub(crate) enum Submitted {
+    /// The job has ended.
+    Ended(Status, Loan),
+    /// A request of the job is at the disk.
+    Pending,
+    /// The job is to be submitted again later, with this data of a write.
+    Stalled(Option<Buf>),
 }
 
 struct Open {
@@ -17,7 +32,7 @@ struct Open {
 }
 
 impl DiskChannel {
-    pub(crate) fn open(shard: &mut Shard, device: Arc<dyn Device>) -> Result<Self, OpenError> {
+    pub(crate) fn open(shard: &mut Shard, device: Arc<dyn Device>) -> Result<Self, BeginError> {
         let open = RefCell::new(Open::new(shard, device)?);
         Ok(Self { open })
     }
@@ -46,8 +61,47 @@ impl DiskChannel {
         self.open.borrow().takes_registered
     }
 
-    pub(crate) fn submit<'a>(&self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.open.borrow_mut().channel.submit(shard, request)
+    /// Submits the pieces of a job until one is pending or the job has ended. Only the first piece
+    /// has data: a read or write has no other. While the disk is busy, `keep` makes the data of a
+    /// write outlive this call.
+    #[inline(always)]
+    pub(crate) fn submit<'a>(
+        &self,
+        shard: &mut Shard,
+        job: &mut Job,
+        mut payload: Payload<'a>,
+        token: Token,
+        keep: impl FnOnce(&mut Shard, Payload<'a>) -> Result<Option<Buf>, Status>,
+    ) -> Submitted {
+        if !job.fits(&self.geometry()) {
+            return Submitted::Ended(Status::OutOfRange, Loan::None);
+        }
+        for _ in 0..PIECES_AT_ONCE {
+            let (operation, lba, blocks) = job.next();
+            let request = Request {
+                operation,
+                lba,
+                blocks,
+                payload: std::mem::replace(&mut payload, Payload::None),
+                token,
+            };
+            let submitted = self.open.borrow_mut().channel.submit(shard, request);
+            match submitted {
+                Submit::Done(status, loan) => {
+                    if let Some(status) = job.ended(status) {
+                        return Submitted::Ended(status, loan);
+                    }
+                }
+                Submit::Pending => return Submitted::Pending,
+                Submit::Busy(request) => {
+                    return match keep(shard, request.payload) {
+                        Ok(data) => Submitted::Stalled(data),
+                        Err(status) => Submitted::Ended(status, Loan::None),
+                    };
+                }
+            }
+        }
+        Submitted::Stalled(None)
     }
 }
 
@@ -58,5 +112,17 @@ impl Open {
             takes_registered: device.takes_registered(),
             device,
         })
+    }
+}
+
+/// Keeps the data of a write: the buffer, or a copy of bytes that are gone after the call.
+pub(crate) fn keep_data(shard: &mut Shard, payload: Payload<'_>) -> Result<Option<Buf>, Status> {
+    match payload {
+        Payload::Borrowed(bytes) => match copy_to_buf(shard, bytes) {
+            None => Err(Status::NotReady),
+            copy => Ok(copy),
+        },
+        Payload::Owned(buf) => Ok(Some(buf)),
+        Payload::None | Payload::Lend | Payload::Registered(_) => Ok(None),
     }
 }

@@ -46,6 +46,11 @@ impl Job {
         matches!(self.action, Action::Write { .. })
     }
 
+    /// Blocks of all pieces that have not ended.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.left
+    }
+
     /// The next disk request: operation, first block and number of blocks.
     pub(crate) fn next(&mut self) -> (Operation, u64, u32) {
         let operation = match self.action {

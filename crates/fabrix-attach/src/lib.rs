@@ -17,6 +17,7 @@ pub mod nbd;
 mod testing;
 pub mod ublk;
 pub mod vhost;
+mod work;
 
 use std::any::Any;
 use std::fmt;
@@ -37,6 +38,12 @@ impl fmt::Display for BeginError {
 
 impl std::error::Error for BeginError {}
 
+impl From<OpenError> for BeginError {
+    fn from(error: OpenError) -> Self {
+        Self(error.sentence)
+    }
+}
+
 /// Callback for the events of a front end. It runs on the shard's thread, so it must not block.
 pub type EventHandler = Box<dyn Fn(FrontEndEvent) + Send>;
 
@@ -55,22 +62,42 @@ struct Resize {
     result: mpsc::SyncSender<Result<(), OpenError>>,
 }
 
-/// Lets a task continue with a resized disk, and waits for the result. Must not be called on the
-/// task's shard.
-fn resize<T: Any + Send>(
-    (remote, task): (&Remote, TaskId),
-    disk: Arc<dyn Device>,
-    order: impl FnOnce(Resize) -> T,
-) -> Result<(), BeginError> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let order = Box::new(order(Resize {
-        disk,
-        result: sender,
-    }));
-    let lost = || BeginError("it is being detached, or is too busy for another size".to_owned());
-    remote.send(task, order).map_err(|_| lost())?;
-    let taken = receiver.recv().map_err(|_| lost())?;
-    taken.map_err(|error| BeginError(error.to_string()))
+/// The address of a front end on its shard. Its functions must not be called on that shard.
+#[derive(Debug)]
+struct FrontEnd {
+    remote: Remote,
+    task: TaskId,
+}
+
+impl FrontEnd {
+    /// Starts a front end on a shard.
+    fn begin(
+        remote: &Remote,
+        open: impl FnOnce(&mut Shard) -> Result<TaskId, BeginError> + Send + 'static,
+    ) -> Result<Self, BeginError> {
+        let task = on_shard(remote, open)??;
+        let remote = remote.clone();
+        Ok(Self { remote, task })
+    }
+
+    /// Sends an order. A front end that has ended needs none.
+    fn send(&self, order: impl Any + Send) {
+        let _it_is_over = self.remote.send(self.task, Box::new(order));
+    }
+
+    /// Lets the task continue with a resized disk, and waits for the result.
+    fn resize<T: Any + Send>(
+        &self,
+        disk: Arc<dyn Device>,
+        order: impl FnOnce(Resize) -> T,
+    ) -> Result<(), BeginError> {
+        let (result, receiver) = mpsc::sync_channel(1);
+        let order = Box::new(order(Resize { disk, result }));
+        let lost =
+            || BeginError("it is being detached, or is too busy for another size".to_owned());
+        self.remote.send(self.task, order).map_err(|_| lost())?;
+        Ok(receiver.recv().map_err(|_| lost())??)
+    }
 }
 
 /// Runs a function on a shard and returns its result. Must not be called on that shard.

@@ -12,16 +12,15 @@ use std::fs::{self, File};
 use std::sync::Arc;
 
 use fabrix_block::Device;
-use fabrix_rt::{Remote, TaskId};
+use fabrix_rt::Remote;
 
-use crate::{BeginError, EventHandler, on_shard, resize};
+use crate::{BeginError, EventHandler, FrontEnd};
 use server::{Order, OverUring, Server};
 
 /// A disk served as a file.
 #[derive(Debug)]
 pub struct FuseFile {
-    remote: Remote,
-    task: TaskId,
+    front_end: FrontEnd,
     over_uring: OverUring,
 }
 
@@ -75,14 +74,13 @@ impl FuseFile {
             let _first = over_uring.set(Err(why));
         }
         let shard_over_uring = Arc::clone(&over_uring);
-        let task = on_shard(remote, move |shard| {
+        let front_end = FrontEnd::begin(remote, move |shard| {
             // Without this privilege a memory shortage can block the server. It works nevertheless.
             let _unprivileged = fabrix_rt::process::carries_io();
             Server::open(shard, disk, device, owner, (on_event, shard_over_uring))
-        })??;
+        })?;
         Ok(Self {
-            remote: remote.clone(),
-            task,
+            front_end,
             over_uring,
         })
     }
@@ -100,11 +98,11 @@ impl FuseFile {
     /// # Errors
     /// The disk cannot be opened in its new size, so the old size stays; or the server has ended.
     pub fn resized(&self, disk: Arc<dyn Device>) -> Result<(), BeginError> {
-        resize((&self.remote, self.task), disk, Order::Resized)
+        self.front_end.resize(disk, Order::Resized)
     }
 
     /// Fails all current and future requests at once: the disk's users have given it up.
     pub fn fail(&self) {
-        let _it_is_over = self.remote.send(self.task, Box::new(Order::Fail));
+        self.front_end.send(Order::Fail);
     }
 }

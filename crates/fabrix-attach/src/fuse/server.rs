@@ -22,6 +22,7 @@ use sys_devices::page_bytes;
 
 use crate::disk_channel::DiskChannel;
 use crate::job::Job;
+use crate::work::Work;
 use crate::{BeginError, EventHandler, FrontEndEvent, Resize};
 pub(super) use exchanges::OverUring;
 use exchanges::{Exchanges, PAYLOAD_BYTES};
@@ -52,16 +53,6 @@ const MESSAGES_AT_ONCE: usize = 64;
 pub(super) enum Order {
     Resized(Resize),
     Fail,
-}
-
-/// State of a slot.
-#[derive(Default)]
-enum Work {
-    #[default]
-    Nothing,
-    AtDisk(Call),
-    /// Waiting because the disk was busy, with the data of a write.
-    Stalled(Call, Option<Buf>),
 }
 
 /// Follow-up of a handled message.
@@ -102,9 +93,8 @@ pub(super) struct Server {
     has_no_memory: bool,
     transfer_bytes: u32,
     exchanges: Exchanges,
-    work: Vec<Work>,
+    work: Work<Call>,
     free: Vec<u16>,
-    stalled: usize,
     #[expect(
         clippy::vec_box,
         reason = "a gather travels to the kernel and back in this box: it is made once"
@@ -112,7 +102,6 @@ pub(super) struct Server {
     gathers: Vec<Box<Gather>>,
     /// Whether all requests fail from now on.
     failing: bool,
-    retrying: bool,
     /// Whether the kernel has unmounted the file.
     over: bool,
 }
@@ -125,8 +114,7 @@ impl Server {
         owner: (u32, u32),
         (on_event, over_uring): (EventHandler, OverUring),
     ) -> Result<TaskId, BeginError> {
-        let channel =
-            DiskChannel::open(shard, disk).map_err(|error| BeginError(error.to_string()))?;
+        let channel = DiskChannel::open(shard, disk)?;
         let transfer_bytes = channel
             .geometry()
             .max_transfer_bytes
@@ -145,12 +133,10 @@ impl Server {
             has_no_memory: false,
             transfer_bytes,
             exchanges: Exchanges::new(over_uring),
-            work: (0..SLOTS).map(|_| Work::Nothing).collect(),
+            work: Work::new(SLOTS, Token { task, slot: RETRY }),
             free: (0..SLOTS).rev().collect(),
-            stalled: 0,
             gathers: Vec::new(),
             failing: false,
-            retrying: false,
             over: false,
         };
         server.await_message(shard);
@@ -166,7 +152,7 @@ impl Server {
             self.message = shard.take_buf(self.message_bytes());
             self.has_no_memory = self.message.is_none();
             if self.has_no_memory {
-                return self.schedule_retry(shard);
+                return self.work.retry_later(shard);
             }
         }
         if let Some(buf) = self.message.take() {
@@ -299,11 +285,9 @@ impl Server {
         let over_uring = self.exchanges.make(shard, &self.file, (flags, bytes_max));
         if over_uring {
             self.transfer_bytes = bytes_max;
-            let more = self.exchanges.entries();
-            let all = self.work.len() + more;
-            let slot = |slot: usize| u16::try_from(slot).expect("some hundreds");
-            self.free.extend((self.work.len()..all).map(slot));
-            self.work.resize_with(all, || Work::Nothing);
+            let old = self.work.slots();
+            self.work.grow(self.exchanges.entries());
+            self.free.extend(old.end..self.work.slots().end);
         }
         let offer = Offer {
             bytes_max: self.transfer_bytes,
@@ -344,7 +328,7 @@ impl Server {
         if !self.over {
             return self.await_message(shard);
         }
-        if self.free.len() == self.work.len() {
+        if self.free.len() == self.work.slots().len() {
             (self.on_event)(FrontEndEvent::Ended);
             shard.remove(self.task);
         }
@@ -380,7 +364,7 @@ impl Task for Server {
     }
 
     fn expired(&mut self, shard: &mut Shard, _slot: u32) {
-        self.retrying = false;
+        self.work.timer_expired();
         self.retry(shard);
     }
 

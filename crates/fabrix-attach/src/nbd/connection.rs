@@ -8,14 +8,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fabrix_proto::Slot;
 use fabrix_proto::nbd::server::{Event, Server};
-use fabrix_rt::{Buf, Completion, Shard, Socket, Task, TaskId, TimerId, Token};
+use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
 use fabrix_transport::{Ended, Stream, StreamSlots};
 
 use super::{Common, ConnectionMessage};
 use crate::FrontEndEvent;
 use crate::job::Job;
+use crate::work::Work;
 
 const STREAM: StreamSlots = StreamSlots {
     receive: 0,
@@ -33,19 +33,6 @@ const NEGOTIATION: Duration = Duration::from_secs(10);
 /// Largest number of events handled per turn, so that other tasks can run.
 const EVENTS_AT_ONCE: usize = 128;
 
-/// State of a slot.
-#[derive(Default)]
-enum Work {
-    #[default]
-    Nothing,
-    /// Receiving the data of a write.
-    Receiving(Job),
-    /// In progress at the disk.
-    AtDisk(Job),
-    /// Waiting because the disk was busy, with the data of a write.
-    Stalled(Job, Option<Buf>),
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ConnectionState {
     Open,
@@ -60,14 +47,9 @@ pub(super) struct Connection {
     task: TaskId,
     stream: Stream<Server>,
     common: Rc<Common>,
-    work: Vec<Work>,
-    at_disk: usize,
-    stalled: usize,
-    /// First slot of the next retry.
-    retry_from: u16,
+    work: Work<Job>,
     state: ConnectionState,
     deadline: Option<TimerId>,
-    retrying: bool,
     has_more: bool,
 }
 
@@ -108,13 +90,9 @@ impl Connection {
             task,
             stream,
             common: Rc::clone(common),
-            work: (0..SLOTS).map(|_| Work::Nothing).collect(),
-            at_disk: 0,
-            stalled: 0,
-            retry_from: 0,
+            work: Work::new(SLOTS, Token { task, slot: RETRY }),
             state: ConnectionState::Open,
             deadline,
-            retrying: false,
             has_more: false,
         };
         connection.common.connection_started(task);
@@ -182,18 +160,18 @@ impl Connection {
         if self.state < ConnectionState::Draining {
             self.state = ConnectionState::Draining;
             self.stream.close();
-            self.stalled = 0;
-            for work in &mut self.work {
-                if !matches!(work, Work::AtDisk(_)) {
-                    *work = Work::Nothing;
-                }
+            for slot in self.work.slots() {
+                self.work.give_up(slot);
             }
         }
         self.remove_when_idle(shard);
     }
 
     fn remove_when_idle(&mut self, shard: &mut Shard) {
-        if self.state != ConnectionState::Draining || !self.stream.is_quiet() || self.at_disk > 0 {
+        if self.state != ConnectionState::Draining
+            || !self.stream.is_quiet()
+            || self.work.is_at_disk()
+        {
             return;
         }
         self.state = ConnectionState::Removed;
@@ -202,14 +180,6 @@ impl Connection {
         }
         self.common.connection_ended(self.task);
         shard.remove(self.task);
-    }
-
-    fn set(&mut self, slot: Slot, work: Work) {
-        self.work[usize::from(slot.0)] = work;
-    }
-
-    fn take(&mut self, slot: Slot) -> Work {
-        std::mem::take(&mut self.work[usize::from(slot.0)])
     }
 }
 
@@ -238,7 +208,7 @@ impl Task for Connection {
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
         if slot == RETRY {
-            self.retrying = false;
+            self.work.timer_expired();
             if self.state < ConnectionState::Draining {
                 self.retry(shard);
                 shard.flush_later(self.task);
@@ -263,7 +233,6 @@ impl Task for Connection {
         if self.has_more && may_go_on {
             shard.flush_later(self.task);
         }
-        self.schedule_retry(shard);
         let idle = self.stream.machine().in_progress() == 0;
         if self.state == ConnectionState::Disconnecting && idle && self.stream.is_drained() {
             self.end(shard);

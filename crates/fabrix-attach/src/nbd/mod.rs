@@ -21,23 +21,19 @@ use fabrix_rt::{Completion, Listener, Loan, Op, Remote, Shard, Socket, Task, Tas
 
 use crate::disk_channel::DiskChannel;
 use crate::job::trims;
-use crate::{BeginError, EventHandler, FrontEndEvent, Resize, on_shard, resize};
+use crate::{BeginError, EventHandler, FrontEnd, FrontEndEvent, Resize, on_shard};
 use connection::Connection;
 
 /// A disk served on a listening socket.
 #[derive(Debug)]
 pub struct NbdSocket {
-    remote: Remote,
-    task: TaskId,
+    front_end: FrontEnd,
     clients: Arc<AtomicUsize>,
 }
 
 /// A disk served to the kernel's client.
 #[derive(Debug)]
-pub struct NbdPeers {
-    remote: Remote,
-    task: TaskId,
-}
+pub struct NbdPeers(FrontEnd);
 
 /// An order to the port from another thread.
 enum Order {
@@ -59,14 +55,10 @@ impl NbdSocket {
     ) -> Result<Self, BeginError> {
         let clients = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&clients);
-        let task = on_shard(remote, move |shard| {
+        let front_end = FrontEnd::begin(remote, move |shard| {
             Port::open(shard, device, listener, counter, on_event)
-        })??;
-        Ok(Self {
-            remote: remote.clone(),
-            task,
-            clients,
-        })
+        })?;
+        Ok(Self { front_end, clients })
     }
 
     /// Number of connected clients.
@@ -81,12 +73,12 @@ impl NbdSocket {
     /// # Errors
     /// The disk cannot be opened in its new size, so the old size stays; or the server has ended.
     pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
-        resize((&self.remote, self.task), device, Order::Resized)
+        self.front_end.resize(device, Order::Resized)
     }
 
     /// Accepts no more clients and disconnects the current ones. [`FrontEndEvent::Ended`] follows.
     pub fn close(&self) {
-        let _it_is_over = self.remote.send(self.task, Box::new(Order::Close));
+        self.front_end.send(Order::Close);
     }
 }
 
@@ -102,15 +94,12 @@ impl NbdPeers {
         sockets: Vec<UnixStream>,
         on_event: EventHandler,
     ) -> Result<Self, BeginError> {
-        let task = on_shard(remote, move |shard| {
+        let front_end = FrontEnd::begin(remote, move |shard| {
             // Without this privilege a memory shortage can block the server. It works nevertheless.
             let _unprivileged = fabrix_rt::process::carries_io();
             Port::serve(shard, device, sockets, on_event)
-        })??;
-        Ok(Self {
-            remote: remote.clone(),
-            task,
-        })
+        });
+        front_end.map(Self)
     }
 
     /// Changes the size. The new size is served when this function returns.
@@ -118,9 +107,9 @@ impl NbdPeers {
     /// # Errors
     /// The disk cannot be opened in its new size, so the old size stays; or the server has ended.
     pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
-        resize((&self.remote, self.task), device, Order::Resized)?;
+        self.0.resize(device, Order::Resized)?;
         // The resize messages to the connections precede this one in the mailbox, so they are done.
-        on_shard(&self.remote, |_| ())
+        on_shard(&self.0.remote, |_| ())
     }
 }
 
@@ -132,7 +121,7 @@ pub fn flags(device: &dyn Device) -> u16 {
 
 /// State shared by the connections of one server.
 struct Common {
-    channel: Rc<DiskChannel>,
+    channel: DiskChannel,
     export: RefCell<Export>,
     clients: Arc<AtomicUsize>,
     /// Tasks of the connections, for the closing message.
@@ -149,10 +138,8 @@ impl Common {
         on_event: EventHandler,
     ) -> Result<Rc<Self>, BeginError> {
         let export = export(&*device);
-        let channel =
-            DiskChannel::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
         Ok(Rc::new(Self {
-            channel: Rc::new(channel),
+            channel: DiskChannel::open(shard, device)?,
             export: RefCell::new(export),
             clients,
             tasks: RefCell::default(),

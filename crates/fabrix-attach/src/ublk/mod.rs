@@ -26,11 +26,11 @@ use std::time::Duration;
 
 use fabrix_block::{Device, Geometry};
 use fabrix_proto::ublk::spec::{self, DeviceInfo, Facts, Parameters};
-use fabrix_rt::{Engine, Remote, TaskId, errno};
+use fabrix_rt::{Engine, Remote, errno};
 use sys_devices::ublk::Control;
 
 use crate::job::trims;
-use crate::{BeginError, EventHandler, on_shard};
+use crate::{BeginError, EventHandler, FrontEnd, on_shard};
 use control::{control, features, find_own, no_driver, recover, remove, with_path};
 use server::{Begin, Order, Server};
 
@@ -56,8 +56,7 @@ pub struct UblkDisk {
     path: PathBuf,
     mark: u64,
     flags: u64,
-    remote: Remote,
-    task: TaskId,
+    front_end: FrontEnd,
     uncopied: Arc<AtomicU64>,
     /// Receives a message when the shard has closed the character device.
     closed: Mutex<Receiver<()>>,
@@ -220,8 +219,7 @@ impl UblkDisk {
                 self.path.display()
             )));
         }
-        let order = Box::new(Order::Resized(Arc::clone(disk)));
-        let _it_is_over = self.remote.send(self.task, order);
+        self.front_end.send(Order::Resized(Arc::clone(disk)));
         let sectors = disk.geometry().bytes() / u64::from(spec::SECTOR_BYTES);
         let done = control()?.ask(spec::UPDATE_SIZE, self.number, sectors, &mut []);
         done.map(drop)
@@ -247,7 +245,7 @@ impl UblkDisk {
     /// # Errors
     /// The driver's error.
     pub fn detach_by_force(&self) -> io::Result<()> {
-        let _it_is_over = self.remote.send(self.task, Box::new(Order::Fail));
+        self.front_end.send(Order::Fail);
         self.remove(None)
     }
 
@@ -309,14 +307,14 @@ fn serve(
         closed: tell_closed,
         refused: Arc::clone(&refused),
     };
-    let task = on_shard(remote, move |shard| {
+    let front_end = FrontEnd::begin(remote, move |shard| {
         if shard.engine() != Engine::IoUring {
             return Err(BeginError("ublk is spoken over io_uring".to_owned()));
         }
         // Without this privilege a memory shortage can block the server. It works nevertheless.
         let _unprivileged = fabrix_rt::process::carries_io();
         Server::open(shard, begin)
-    })??;
+    })?;
     // After one more turn the driver has accepted or refused all commands. After a refusal,
     // START_DEV would wait for ever.
     on_shard(remote, |_| ())?;
@@ -329,8 +327,7 @@ fn serve(
         path: block_device(info.number),
         mark: info.mark,
         flags: info.flags,
-        remote: remote.clone(),
-        task,
+        front_end,
         uncopied,
         closed: Mutex::new(closed),
     })

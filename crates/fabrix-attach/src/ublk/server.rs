@@ -16,12 +16,13 @@ use std::sync::mpsc::SyncSender;
 use fabrix_block::Device;
 use fabrix_proto::ublk::queue::{Came, Command, Queue};
 use fabrix_proto::ublk::spec::{self, Descriptor};
-use fabrix_rt::{Buf, Completion, File, Gather, Op, Shard, Task, TaskId, Token, errno};
+use fabrix_rt::{Completion, File, Gather, Op, Shard, Task, TaskId, Token, errno};
 use sys_devices::page_bytes;
 use sys_devices::ublk::DevicePages;
 
 use super::request::{Call, plan};
 use crate::disk_channel::DiskChannel;
+use crate::work::Work;
 use crate::{BeginError, EventHandler, FrontEndEvent};
 
 /// Slot numbers: commands by tag, completions of the disk, and the timer.
@@ -52,16 +53,6 @@ pub(super) struct Begin {
     pub(super) refused: Arc<AtomicI32>,
 }
 
-/// State of a tag.
-#[derive(Default)]
-enum Work {
-    #[default]
-    Nothing,
-    AtDisk(Call),
-    /// Waiting because the disk was busy, with the data of a write.
-    Stalled(Call, Option<Buf>),
-}
-
 /// The character device, open as long as the driver has commands or requests.
 struct Open {
     file: File,
@@ -79,14 +70,11 @@ pub(super) struct Server {
     on_event: EventHandler,
     closed: SyncSender<()>,
     refused: Arc<AtomicI32>,
-    work: Vec<Work>,
-    at_disk: u16,
-    stalled: usize,
+    work: Work<Call>,
     /// Gather list for copying a read's data to the kernel.
     copy: Gather,
     /// Whether all requests fail from now on.
     failing: bool,
-    retrying: bool,
 }
 
 impl Server {
@@ -94,8 +82,7 @@ impl Server {
         let (offset, bytes) = spec::descriptors(begin.depth, page_bytes());
         let pages = DevicePages::map(&begin.device, offset, bytes)
             .map_err(|error| BeginError(format!("the driver's requests: {error}")))?;
-        let channel =
-            DiskChannel::open(shard, begin.disk).map_err(|error| BeginError(error.to_string()))?;
+        let channel = DiskChannel::open(shard, begin.disk)?;
         if begin.lends {
             // Without a buffer table all requests come unregistered and are copied.
             let _no_table = shard.make_table(begin.depth);
@@ -115,12 +102,9 @@ impl Server {
             on_event: begin.on_event,
             closed: begin.closed,
             refused: begin.refused,
-            work: (0..begin.depth).map(|_| Work::Nothing).collect(),
-            at_disk: 0,
-            stalled: 0,
+            work: Work::new(begin.depth, Token { task, slot: RETRY }),
             copy: Gather::new(0, 1),
             failing: false,
-            retrying: false,
         };
         for tag in 0..begin.depth {
             let first = server.queue.begin(tag);
@@ -188,12 +172,8 @@ impl Server {
     fn fail(&mut self, shard: &mut Shard) {
         self.failing = true;
         for tag in 0..self.queue.depth() {
-            let work = &mut self.work[usize::from(tag)];
-            if matches!(work, Work::Stalled(..)) {
-                *work = Work::Nothing;
-                self.stalled -= 1;
-            }
-            let has_pages = matches!(work, Work::AtDisk(call) if call.lent);
+            self.work.give_up(tag);
+            let has_pages = self.work.at_disk(tag).is_some_and(|call| call.lent);
             if self.queue.has_request(tag) && !has_pages {
                 self.answer(shard, tag, -errno::EIO);
             }
@@ -209,7 +189,7 @@ impl Server {
         if self.open.take().is_some() {
             let _nobody_waits = self.closed.try_send(());
         }
-        if self.at_disk == 0 {
+        if !self.work.is_at_disk() {
             (self.on_event)(FrontEndEvent::Ended);
             shard.remove(self.task);
         }
@@ -236,7 +216,7 @@ impl Task for Server {
     }
 
     fn expired(&mut self, shard: &mut Shard, _slot: u32) {
-        self.retrying = false;
+        self.work.timer_expired();
         self.retry(shard);
     }
 

@@ -152,8 +152,7 @@ impl Hub {
         on_event: EventHandler,
     ) -> Result<TaskId, BeginError> {
         let identity = identity(&*device);
-        let channel =
-            DiskChannel::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
+        let channel = DiskChannel::open(shard, device)?;
         let task = shard.reserve();
         let hub = Self {
             task,

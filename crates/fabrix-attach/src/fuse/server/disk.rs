@@ -2,20 +2,13 @@
 //!
 //! Third part of `server`.
 
-use fabrix_block::{Geometry, Payload, Request, Status, Submit};
+use fabrix_block::{Geometry, Payload, Status};
 use fabrix_proto::fuse::{self, Operation};
-use fabrix_rt::{Buf, Completion, Loan, Shard, errno};
+use fabrix_rt::{Buf, Completion, Shard, errno};
 
 use super::plan::plan;
-use super::{Call, DISK_SLOTS, RETRY, Requester, Server, Work};
-use crate::job::{PIECES_AT_ONCE, RETRY_AFTER};
-
-/// Result of a submission.
-enum Submitted {
-    Done(Status, Loan),
-    Pending,
-    Busy,
-}
+use super::{Call, DISK_SLOTS, Requester, Server};
+use crate::disk_channel::Submitted;
 
 impl Server {
     /// Handles requests that involve the disk. Returns the message if its data is no longer needed.
@@ -62,79 +55,38 @@ impl Server {
         mut call: Call,
         mut message: Option<Buf>,
     ) -> Option<Buf> {
-        if !call.job.fits(&self.channel.geometry()) {
-            self.finish(shard, slot, &call, Status::OutOfRange, Loan::None);
-            return message;
-        }
-        for _ in 0..PIECES_AT_ONCE {
-            let (status, loan) = match self.submit(shard, slot, &mut call, message.as_ref()) {
-                Submitted::Done(status, loan) => (status, loan),
-                Submitted::Pending => {
-                    self.work[usize::from(slot)] = Work::AtDisk(call);
-                    return message;
-                }
-                Submitted::Busy => {
-                    let kept = message.take_if(|_| call.job.writes());
-                    self.stall(shard, slot, call, kept);
-                    return message;
-                }
-            };
-            if let Some(status) = call.job.ended(status) {
-                self.finish(shard, slot, &call, status, loan);
-                return message;
+        let payload = match (call.requester.entry, &message) {
+            _ if call.job.reads() => Payload::Lend,
+            _ if !call.job.writes() => Payload::None,
+            (Some(entry), _) => self.data(&call, self.exchanges.written(entry)),
+            (None, Some(buf)) => self.data(&call, &buf.bytes()[fuse::WRITE_HEAD_BYTES..]),
+            (None, None) => Payload::None,
+        };
+        let token = self.token(DISK_SLOTS + u32::from(slot));
+        // The data stays in the message or in the entry while the disk is busy.
+        let keep = |_: &mut Shard, _| Ok(None);
+        match (self.channel).submit(shard, &mut call.job, payload, token, keep) {
+            Submitted::Ended(status, loan) => self.finish(shard, slot, &call, status, loan),
+            Submitted::Pending => self.work.submitted(slot, call),
+            Submitted::Stalled(_) => {
+                let kept = message.take_if(|_| call.job.writes());
+                self.work.stall(shard, slot, call, kept);
             }
         }
-        self.stall(shard, slot, call, None);
         message
     }
 
-    /// Submits the next piece of a request.
-    fn submit(
-        &self,
-        shard: &mut Shard,
-        slot: u16,
-        call: &mut Call,
-        message: Option<&Buf>,
-    ) -> Submitted {
-        let (operation, lba, blocks) = call.job.next();
-        let payload = match (call.requester.entry, message) {
-            _ if call.job.reads() => Payload::Lend,
-            _ if !call.job.writes() => Payload::None,
-            (Some(entry), _) => Payload::Borrowed(self.exchanges.written(entry)),
-            (None, Some(buf)) => Payload::Borrowed(&buf.bytes()[fuse::WRITE_HEAD_BYTES..]),
-            (None, None) => Payload::None,
-        };
-        let bytes = blocks as usize * self.channel.geometry().block_bytes as usize;
-        let payload = match payload {
-            Payload::Borrowed(all) => Payload::Borrowed(&all[..bytes]),
-            payload => payload,
-        };
-        let request = Request {
-            operation,
-            lba,
-            blocks,
-            payload,
-            token: self.token(DISK_SLOTS + u32::from(slot)),
-        };
-        match self.channel.submit(shard, request) {
-            Submit::Done(status, loan) => Submitted::Done(status, loan),
-            Submit::Pending => Submitted::Pending,
-            Submit::Busy(_) => Submitted::Busy,
-        }
-    }
-
-    /// Parks a request for a retry. `kept` is the message with a write's data.
-    fn stall(&mut self, shard: &mut Shard, slot: u16, call: Call, kept: Option<Buf>) {
-        self.stalled += 1;
-        self.schedule_retry(shard);
-        self.work[usize::from(slot)] = Work::Stalled(call, kept);
+    /// The data of a write, which lies at the start of `all`.
+    fn data<'a>(&self, call: &Call, all: &'a [u8]) -> Payload<'a> {
+        let block = u64::from(self.channel.geometry().block_bytes);
+        let bytes = usize::try_from(call.job.blocks() * block).unwrap_or(usize::MAX);
+        Payload::Borrowed(&all[..bytes])
     }
 
     pub(super) fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let slot = u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot");
-        let work = std::mem::take(&mut self.work[usize::from(slot)]);
-        let Work::AtDisk(mut call) = work else {
-            return debug_assert!(false, "an ending for a slot that asked for none");
+        let Some(mut call) = self.work.answered(slot) else {
+            return;
         };
         match call.job.ended(Status::from_result(completion.result)) {
             Some(status) => self.finish(shard, slot, &call, status, completion.loan),
@@ -147,55 +99,26 @@ impl Server {
 
     /// Submits all stalled requests again.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
-        for slot in self.slots() {
-            if self.stalled == 0 {
-                break;
-            }
-            let work = &mut self.work[usize::from(slot)];
-            if !matches!(work, Work::Stalled(..)) {
-                continue;
-            }
-            if let Work::Stalled(call, kept) = std::mem::take(work) {
-                self.stalled -= 1;
-                let before = self.stalled;
-                self.run(shard, slot, call, kept);
-                if self.stalled > before {
-                    break; // the disk is still busy
-                }
-            }
+        while let Some((slot, call, data)) = self.work.next_stalled() {
+            self.run(shard, slot, call, data);
         }
         self.continue_or_end(shard);
-    }
-
-    fn slots(&self) -> std::ops::Range<u16> {
-        0..u16::try_from(self.work.len()).expect("some hundreds")
-    }
-
-    pub(super) fn schedule_retry(&mut self, shard: &mut Shard) {
-        if !self.retrying {
-            self.retrying = true;
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(self.token(RETRY), at);
-        }
     }
 
     /// Answers all requests in progress with an error.
     pub(super) fn fail(&mut self, shard: &mut Shard) {
         self.failing = true;
-        for slot in self.slots() {
-            let requester = match &mut self.work[usize::from(slot)] {
-                Work::AtDisk(call) if !call.answered => {
-                    call.answered = true;
-                    call.requester
-                }
-                Work::Stalled(call, _) => {
-                    let requester = call.requester;
-                    self.work[usize::from(slot)] = Work::Nothing;
-                    self.stalled -= 1;
-                    self.free.push(slot);
-                    requester
-                }
-                _ => continue,
+        for slot in self.work.slots() {
+            let requester = if let Some(call) = self.work.give_up(slot) {
+                self.free.push(slot);
+                call.requester
+            } else if let Some(call) = self.work.at_disk(slot)
+                && !call.answered
+            {
+                call.answered = true;
+                call.requester
+            } else {
+                continue;
             };
             self.refuse(shard, requester, errno::EIO);
         }

@@ -3,15 +3,16 @@
 //!
 //! Second part of `connection`.
 
-use fabrix_block::{Payload, Request, Status, Submit};
+use fabrix_block::{Payload, Status};
 use fabrix_proto::Slot;
 use fabrix_proto::nbd::server::Command;
 use fabrix_proto::nbd::spec::Error;
-use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
+use fabrix_rt::{Completion, Loan, Shard, Token, errno};
 use fabrix_transport::{Incoming, Outgoing};
 
-use super::{Connection, ConnectionState, DISK_SLOTS, RETRY, SLOTS, Work};
-use crate::job::{Action, Job, PIECES_AT_ONCE, RETRY_AFTER};
+use super::{Connection, ConnectionState, DISK_SLOTS};
+use crate::disk_channel::{Submitted, keep_data};
+use crate::job::{Action, Job, errno_of};
 use crate::nbd::extents::Extents;
 
 /// Longest write, in bytes, that the disk reads directly from the receive buffer.
@@ -56,7 +57,7 @@ impl Connection {
             self.stream
                 .receive_into(slot, Incoming::Awaited(buf, bytes));
         }
-        self.set(slot, Work::Receiving(job));
+        self.work.receive(slot.0, job);
     }
 
     fn succeed_empty(&mut self, slot: Slot) {
@@ -72,58 +73,29 @@ impl Connection {
 
     pub(super) fn data(&mut self, shard: &mut Shard, slot: Slot) {
         let data = self.stream.take_incoming(slot);
-        if let Work::Receiving(job) = self.take(slot) {
+        if let Some(job) = self.work.received(slot.0) {
             self.run(shard, slot, job, Some(data));
         }
     }
 
     /// Submits the pieces of a job until one is pending or the job has ended.
-    fn run(&mut self, shard: &mut Shard, slot: Slot, mut job: Job, mut data: Option<Incoming>) {
-        if !job.fits(&self.common.channel.geometry()) {
-            return self.finish(slot, job, Status::OutOfRange, Loan::None);
+    fn run(&mut self, shard: &mut Shard, slot: Slot, mut job: Job, data: Option<Incoming>) {
+        let payload = match data.map(Incoming::into_buf) {
+            _ if job.reads() => Payload::Lend,
+            Some(Some(buf)) => Payload::Owned(buf),
+            Some(None) => Payload::Borrowed(self.stream.in_place()),
+            None => Payload::None,
+        };
+        let token = Token {
+            task: self.task,
+            slot: DISK_SLOTS + u32::from(slot.0),
+        };
+        let channel = &self.common.channel;
+        match channel.submit(shard, &mut job, payload, token, keep_data) {
+            Submitted::Ended(status, loan) => self.finish(slot, job, status, loan),
+            Submitted::Pending => self.work.submitted(slot.0, job),
+            Submitted::Stalled(data) => self.work.stall(shard, slot.0, job, data),
         }
-        for _ in 0..PIECES_AT_ONCE {
-            let (operation, lba, blocks) = job.next();
-            let payload = match data.take().map(Incoming::into_buf) {
-                _ if job.reads() => Payload::Lend,
-                Some(Some(buf)) => Payload::Owned(buf),
-                Some(None) => Payload::Borrowed(self.stream.in_place()),
-                None => Payload::None,
-            };
-            let request = Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token: Token {
-                    task: self.task,
-                    slot: DISK_SLOTS + u32::from(slot.0),
-                },
-            };
-            let (status, loan) = match self.common.channel.submit(shard, request) {
-                Submit::Done(status, loan) => (status, loan),
-                Submit::Pending => {
-                    self.at_disk += 1;
-                    return self.set(slot, Work::AtDisk(job));
-                }
-                Submit::Busy(request) => {
-                    let kept = keep_data(shard, request.payload);
-                    return match kept {
-                        Ok(kept) => self.stall(slot, job, kept),
-                        Err(status) => self.finish(slot, job, status, Loan::None),
-                    };
-                }
-            };
-            if let Some(status) = job.ended(status) {
-                return self.finish(slot, job, status, loan);
-            }
-        }
-        self.stall(slot, job, None);
-    }
-
-    fn stall(&mut self, slot: Slot, job: Job, kept: Option<Buf>) {
-        self.stalled += 1;
-        self.set(slot, Work::Stalled(job, kept));
     }
 
     fn finish(&mut self, slot: Slot, job: Job, status: Status, loan: Loan) {
@@ -149,10 +121,9 @@ impl Connection {
 
     pub(super) fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let slot = Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"));
-        let Work::AtDisk(mut job) = self.take(slot) else {
-            return debug_assert!(false, "an ending for a slot that asked for none");
+        let Some(mut job) = self.work.answered(slot.0) else {
+            return;
         };
-        self.at_disk -= 1;
         match job.ended(Status::from_result(completion.result)) {
             Some(status) => self.finish(slot, job, status, completion.loan),
             // The client is gone, and the rest of the range may be as long as the disk.
@@ -161,69 +132,22 @@ impl Connection {
         }
     }
 
-    /// Submits all stalled requests again, beginning behind the last retried slot. A request of
-    /// many pieces therefore lets the others continue.
+    /// Submits all stalled requests again.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
-        for _ in 0..SLOTS {
-            if self.stalled == 0 {
-                return;
-            }
-            let slot = Slot(self.retry_from);
-            self.retry_from = (self.retry_from + 1) % SLOTS;
-            match self.take(slot) {
-                Work::Stalled(job, kept) => {
-                    self.stalled -= 1;
-                    let before = self.stalled;
-                    self.run(shard, slot, job, kept.map(|buf| Incoming::Buf(buf, 0)));
-                    if self.stalled > before {
-                        return; // the disk is still busy, or this request has used its turn
-                    }
-                }
-                other => self.set(slot, other),
-            }
+        while let Some((slot, job, data)) = self.work.next_stalled() {
+            let data = data.map(|buf| Incoming::Buf(buf, 0));
+            self.run(shard, Slot(slot), job, data);
         }
-    }
-
-    pub(super) fn schedule_retry(&mut self, shard: &mut Shard) {
-        if self.stalled > 0 && !self.retrying {
-            self.retrying = true;
-            let token = Token {
-                task: self.task,
-                slot: RETRY,
-            };
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(token, at);
-        }
-    }
-}
-
-/// Copies a write's data out of the receive buffer while the disk is busy.
-fn keep_data(shard: &mut Shard, payload: Payload<'_>) -> Result<Option<Buf>, Status> {
-    match payload {
-        Payload::Borrowed(bytes) => {
-            let mut buf = shard.take_buf(bytes.len()).ok_or(Status::NotReady)?;
-            buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-            Ok(Some(buf))
-        }
-        Payload::Owned(buf) => Ok(Some(buf)),
-        Payload::None | Payload::Lend | Payload::Registered(_) => Ok(None),
     }
 }
 
 /// The NBD error of a status. None: success.
 fn error(status: Status) -> Option<Error> {
-    Some(match status {
-        Status::Ok => return None,
-        Status::OutOfRange => Error::Invalid,
-        Status::Unsupported => Error::NotSupported,
-        Status::ReadOnly => Error::NotPermitted,
-        Status::NoSpace => Error::NoSpace,
-        Status::NotReady
-        | Status::MediaRead
-        | Status::MediaWrite
-        | Status::CompareFailed
-        | Status::Aborted
-        | Status::Degraded
-        | Status::Internal => Error::Io,
+    Some(match errno_of(status)? {
+        errno::EINVAL => Error::Invalid,
+        errno::EOPNOTSUPP => Error::NotSupported,
+        errno::EROFS => Error::NotPermitted,
+        errno::ENOSPC => Error::NoSpace,
+        _ => Error::Io,
     })
 }

@@ -10,12 +10,13 @@
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use fabrix_block::{Operation, Payload, Request, Status, Submit};
+use fabrix_block::{Payload, Status};
 use fabrix_proto::ublk::spec;
 use fabrix_rt::{Buf, Completion, Loan, Registered, Shard, errno};
 
-use super::{DISK_SLOTS, RETRY, Server, Work};
-use crate::job::{PIECES_AT_ONCE, RETRY_AFTER, errno_of};
+use super::{DISK_SLOTS, Server};
+use crate::disk_channel::{Submitted, keep_data};
+use crate::job::errno_of;
 use crate::ublk::request::Call;
 
 impl Server {
@@ -48,57 +49,21 @@ impl Server {
     }
 
     /// Submits the pieces of a request until one is pending or the request has ended.
-    fn run(&mut self, shard: &mut Shard, tag: u16, mut call: Call, mut data: Option<Buf>) {
-        if !call.job.fits(&self.channel.geometry()) {
-            return self.finish(shard, tag, &call, Status::OutOfRange, Loan::None);
-        }
-        for _ in 0..PIECES_AT_ONCE {
-            let (operation, lba, blocks) = call.job.next();
-            let payload = match data.take() {
-                Some(buf) => Payload::Owned(buf),
-                None if call.lent => Payload::Registered(Registered {
-                    place: tag,
-                    bytes: call.bytes,
-                }),
-                None if operation == Operation::Read => Payload::Lend,
-                None => Payload::None,
-            };
-            let request = Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token: self.token(DISK_SLOTS + u32::from(tag)),
-            };
-            let (status, loan) = match self.channel.submit(shard, request) {
-                Submit::Done(status, loan) => (status, loan),
-                Submit::Pending => {
-                    self.at_disk += 1;
-                    self.work[usize::from(tag)] = Work::AtDisk(call);
-                    return;
-                }
-                Submit::Busy(request) => {
-                    let kept = match request.payload {
-                        Payload::Owned(buf) => Some(buf),
-                        _ => None,
-                    };
-                    return self.stall(shard, tag, call, kept);
-                }
-            };
-            if let Some(status) = call.job.ended(status) {
-                return self.ended(shard, tag, call, status, loan);
-            }
-        }
-        self.stall(shard, tag, call, None);
-    }
-
-    fn stall(&mut self, shard: &mut Shard, tag: u16, call: Call, kept: Option<Buf>) {
-        self.stalled += 1;
-        self.work[usize::from(tag)] = Work::Stalled(call, kept);
-        if !self.retrying {
-            self.retrying = true;
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(self.token(RETRY), at);
+    fn run(&mut self, shard: &mut Shard, tag: u16, mut call: Call, data: Option<Buf>) {
+        let payload = match data {
+            Some(buf) => Payload::Owned(buf),
+            None if call.lent => Payload::Registered(Registered {
+                place: tag,
+                bytes: call.bytes,
+            }),
+            None if call.job.reads() => Payload::Lend,
+            None => Payload::None,
+        };
+        let token = self.token(DISK_SLOTS + u32::from(tag));
+        match (self.channel).submit(shard, &mut call.job, payload, token, keep_data) {
+            Submitted::Ended(status, loan) => self.ended(shard, tag, call, status, loan),
+            Submitted::Pending => self.work.submitted(tag, call),
+            Submitted::Stalled(data) => self.work.stall(shard, tag, call, data),
         }
     }
 
@@ -149,11 +114,9 @@ impl Server {
     }
 
     pub(super) fn disk_answered(&mut self, shard: &mut Shard, tag: u16, completion: Completion) {
-        let work = std::mem::take(&mut self.work[usize::from(tag)]);
-        let Work::AtDisk(mut call) = work else {
-            return debug_assert!(false, "an ending for a tag that asked for none");
+        let Some(mut call) = self.work.answered(tag) else {
+            return;
         };
-        self.at_disk -= 1;
         if !self.failing {
             match call.job.ended(Status::from_result(completion.result)) {
                 Some(status) => self.ended(shard, tag, call, status, completion.loan),
@@ -167,22 +130,8 @@ impl Server {
 
     /// Submits all stalled requests again.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
-        for tag in 0..self.queue.depth() {
-            if self.stalled == 0 {
-                break;
-            }
-            let work = &mut self.work[usize::from(tag)];
-            if !matches!(work, Work::Stalled(..)) {
-                continue;
-            }
-            if let Work::Stalled(call, kept) = std::mem::take(work) {
-                self.stalled -= 1;
-                let before = self.stalled;
-                self.run(shard, tag, call, kept);
-                if self.stalled > before {
-                    break; // the disk is still busy
-                }
-            }
+        while let Some((tag, call, data)) = self.work.next_stalled() {
+            self.run(shard, tag, call, data);
         }
     }
 }

@@ -11,15 +11,15 @@ use std::rc::Rc;
 
 use fabrix_block::Status;
 use fabrix_proto::virtio::Broken;
-use fabrix_proto::virtio::queue::Queue;
+use fabrix_proto::virtio::queue::{Chain, Queue};
 use fabrix_proto::virtio::vhost_user::Start;
 use fabrix_rt::{Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token, errno};
 
 use super::Common;
-use crate::job::RETRY_AFTER;
 use crate::vhost::inflight::Tracked;
 use crate::vhost::memory::GuestMemory;
-use call::{Call, Slot};
+use crate::work::Work;
+use call::Call;
 
 const KICK: u32 = 0;
 const RETRY: u32 = 1;
@@ -45,10 +45,10 @@ pub(super) struct Ring {
     common: Rc<Common>,
     kick: File,
     count: Option<Buf>,
-    slots: Vec<Slot>,
+    /// Descriptor chains of the requests, by slot. Their memory is reused.
+    chains: Vec<Chain>,
+    work: Work<Call>,
     free: Vec<u16>,
-    stalled: usize,
-    retrying: bool,
 }
 
 impl Ring {
@@ -84,10 +84,9 @@ impl Ring {
             common: Rc::clone(common),
             kick: File::from(kick),
             count: Some(count),
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            chains: (0..SLOTS).map(|_| Chain::default()).collect(),
+            work: Work::new(SLOTS, Token { task, slot: RETRY }),
             free: (0..SLOTS).rev().collect(),
-            stalled: 0,
-            retrying: false,
         };
         let ring = Rc::new(RefCell::new(ring));
         ring.borrow_mut().await_kick(shard);
@@ -144,7 +143,7 @@ impl Ring {
 
     /// Takes the next request into the chain of a slot, if there is one.
     fn take(&mut self, memory: &GuestMemory, slot: u16) -> Result<Option<u16>, Broken> {
-        let chain = &mut self.slots[usize::from(slot)].chain;
+        let chain = &mut self.chains[usize::from(slot)];
         if let Some(head) = self.resubmit.pop() {
             self.queue.take_again(memory, head, chain)?;
             return Ok(Some(head));
@@ -163,49 +162,14 @@ impl Ring {
         }
     }
 
-    fn stall(&mut self, shard: &mut Shard, slot: u16, call: Call) {
-        self.keep(slot, call);
-        self.slots[usize::from(slot)].stalled = true;
-        self.stalled += 1;
-        self.schedule_retry(shard);
-    }
-
-    fn schedule_retry(&mut self, shard: &mut Shard) {
-        if self.stalled > 0 && !self.retrying {
-            self.retrying = true;
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(self.token(RETRY), at);
-        }
-    }
-
-    fn keep(&mut self, slot: u16, call: Call) {
-        self.common.request_kept();
-        self.slots[usize::from(slot)].call = Some(call);
-    }
-
-    fn resume(&mut self, slot: u16) -> Option<Call> {
-        let call = self.slots[usize::from(slot)].call.take()?;
-        self.common.request_resumed();
-        Some(call)
-    }
-
     /// Submits all stalled requests again.
     fn retry(&mut self, shard: &mut Shard) -> Result<(), Broken> {
         let Some(memory) = self.common.memory() else {
             return Ok(());
         };
-        for slot in 0..SLOTS {
-            if !std::mem::take(&mut self.slots[usize::from(slot)].stalled) {
-                continue;
-            }
-            if let Some(call) = self.resume(slot) {
-                self.stalled -= 1;
-                let before = self.stalled;
-                self.run(shard, &memory, slot, call)?;
-                if self.stalled > before {
-                    break; // the disk is still busy
-                }
-            }
+        while let Some((slot, call, _)) = self.work.next_stalled() {
+            self.common.request_resumed();
+            self.run(shard, &memory, slot, call)?;
         }
         Ok(())
     }
@@ -217,14 +181,18 @@ impl Ring {
         completion: &Completion,
     ) -> Result<(), Broken> {
         let slot = u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot");
-        let (Some(mut call), Some(memory)) = (self.resume(slot), self.common.memory()) else {
-            debug_assert!(false, "an ending for a slot that asked for none");
+        let Some(mut call) = self.work.answered(slot) else {
             return Ok(());
         };
-        let status = Status::from_result(completion.result);
-        match self.ended(&memory, slot, &mut call, status, &completion.loan)? {
-            true => Ok(()),
-            false => self.run(shard, &memory, slot, call),
+        self.common.request_resumed();
+        let Some(memory) = self.common.memory() else {
+            return Ok(());
+        };
+        match call.job.ended(Status::from_result(completion.result)) {
+            Some(status) if self.ended(&memory, slot, &mut call, status, &completion.loan)? => {
+                Ok(())
+            }
+            _ => self.run(shard, &memory, slot, call),
         }
     }
 
@@ -277,9 +245,8 @@ impl Task for Ring {
     }
 
     fn expired(&mut self, shard: &mut Shard, _slot: u32) {
-        self.retrying = false;
+        self.work.timer_expired();
         let outcome = self.retry(shard);
-        self.schedule_retry(shard);
         self.handle_outcome(shard, outcome);
         shard.flush_later(self.task);
     }

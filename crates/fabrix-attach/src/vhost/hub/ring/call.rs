@@ -1,29 +1,20 @@
 //! One request of a guest: submitted to the disk in pieces, and answered.
 
-use fabrix_block::{Payload, Request, Status, Submit};
+use fabrix_block::{Payload, Status};
 use fabrix_proto::virtio::blk::{Answer, ID_BYTES};
-use fabrix_proto::virtio::queue::Chain;
 use fabrix_proto::virtio::{Broken, Segment, gather, pieces, scatter, total};
 use fabrix_rt::{Buf, Loan, Shard};
 
 use super::{DISK_SLOTS, Ring};
+use crate::disk_channel::Submitted;
 use crate::job::{Action, Job, PIECES_AT_ONCE};
 use crate::vhost::memory::GuestMemory;
 use crate::vhost::request::{Plan, plan};
 
-/// A slot for a request. The memory of its chain is reused.
-#[derive(Default)]
-pub(super) struct Slot {
-    pub(super) chain: Chain,
-    pub(super) call: Option<Call>,
-    /// Whether the request waits because the disk or the memory was busy.
-    pub(super) stalled: bool,
-}
-
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     head: u16,
-    job: Job,
+    pub(super) job: Job,
     /// Rest behind the current job: next block, and number of bytes.
     next: (u64, u64),
     action: Action,
@@ -41,7 +32,7 @@ impl Ring {
         slot: u16,
         head: u16,
     ) -> Result<(), Broken> {
-        let chain = &self.slots[usize::from(slot)].chain;
+        let chain = &self.chains[usize::from(slot)];
         let durable = !self.common.is_writeback();
         let plan = plan(memory, chain, &self.common.channel.geometry(), durable)?;
         let call = |job, action, next| Call {
@@ -96,48 +87,37 @@ impl Ring {
         mut call: Call,
     ) -> Result<(), Broken> {
         for _ in 0..PIECES_AT_ONCE {
-            if !call.job.fits(&self.common.channel.geometry()) {
-                return self.end(memory, slot, &call, Status::OutOfRange);
-            }
-            let (operation, lba, blocks) = call.job.next();
             let payload = if call.job.reads() {
                 Payload::Lend
             } else if call.job.writes() {
                 match self.copy_of_data(shard, memory, slot, &call)? {
                     Some(buf) => Payload::Owned(buf),
-                    None => {
-                        self.stall(shard, slot, call);
-                        return Ok(());
-                    }
+                    None => break,
                 }
             } else {
                 Payload::None
             };
-            let request = Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token: self.token(DISK_SLOTS + u32::from(slot)),
-            };
-            let (status, loan) = match self.common.channel.submit(shard, request) {
-                Submit::Done(status, loan) => (status, loan),
-                Submit::Pending => {
-                    self.keep(slot, call);
+            let token = self.token(DISK_SLOTS + u32::from(slot));
+            // A retry copies the write's data again. That is correct, because the guest has no
+            // answer yet.
+            let keep = |_: &mut Shard, _| Ok(None);
+            let channel = &self.common.channel;
+            match channel.submit(shard, &mut call.job, payload, token, keep) {
+                Submitted::Ended(status, loan) => {
+                    if self.ended(memory, slot, &mut call, status, &loan)? {
+                        return Ok(());
+                    }
+                }
+                Submitted::Pending => {
+                    self.common.request_kept();
+                    self.work.submitted(slot, call);
                     return Ok(());
                 }
-                // A retry copies the write's data again. That is correct, because the guest has no
-                // answer yet.
-                Submit::Busy(_) => {
-                    self.stall(shard, slot, call);
-                    return Ok(());
-                }
-            };
-            if self.ended(memory, slot, &mut call, status, &loan)? {
-                return Ok(());
+                Submitted::Stalled(_) => break,
             }
         }
-        self.stall(shard, slot, call);
+        self.common.request_kept();
+        self.work.stall(shard, slot, call, None);
         Ok(())
     }
 
@@ -153,44 +133,37 @@ impl Ring {
             return Ok(None);
         };
         let skip = HEAD_BYTES + call.moved;
-        let segments = &self.slots[usize::from(slot)].chain.readable;
+        let segments = &self.chains[usize::from(slot)].readable;
         match gather(memory, segments, skip, buf.bytes_mut()) {
             true => Ok(Some(buf)),
             false => Err(GONE),
         }
     }
 
-    /// Handles the end of a disk request. True: the guest's request has ended too.
+    /// Handles the end of a job. True: the guest's request has ended too.
     pub(super) fn ended(
         &mut self,
         memory: &GuestMemory,
         slot: u16,
         call: &mut Call,
-        status: Status,
+        mut status: Status,
         loan: &Loan,
     ) -> Result<bool, Broken> {
-        let mut status = status;
         if status.is_ok() && call.job.reads() {
-            let segments = &self.slots[usize::from(slot)].chain.writable;
+            let segments = &self.chains[usize::from(slot)].writable;
             match copy_to_guest(memory, segments, call.moved, call.piece, loan) {
                 Some(true) => {}
                 Some(false) => return Err(GONE),
                 None => status = Status::Internal,
             }
         }
-        match call.job.ended(status) {
-            None => Ok(false),
-            Some(status) if status.is_ok() && call.next.1 > 0 => {
-                call.moved += call.piece as u64;
-                self.advance(call);
-                Ok(false)
-            }
-            Some(status) => {
-                call.moved += call.piece as u64;
-                self.end(memory, slot, call, status)?;
-                Ok(true)
-            }
+        call.moved += call.piece as u64;
+        if status.is_ok() && call.next.1 > 0 {
+            self.advance(call);
+            return Ok(false);
         }
+        self.end(memory, slot, call, status)?;
+        Ok(true)
     }
 
     fn end(
@@ -218,7 +191,7 @@ impl Ring {
         answer: Answer,
         read: u64,
     ) -> Result<(), Broken> {
-        let segments = &self.slots[usize::from(slot)].chain.writable;
+        let segments = &self.chains[usize::from(slot)].writable;
         let last = total(segments) - 1;
         self.free.push(slot);
         if !scatter(memory, segments, last, &[answer as u8]) {

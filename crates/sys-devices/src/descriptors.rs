@@ -1,33 +1,10 @@
 //! Descriptors that travel over a Unix socket beside bytes.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use crate::sys::descriptors as sys;
-
-/// Waits for bytes and for descriptors beside them. The descriptors are appended to `descriptors`.
-/// Result: bytes, 0 at the end of the stream.
-///
-/// Errors: `InvalidData` for more than [`MOST`] descriptors, and what recvmsg(2) says.
-pub fn receive(
-    socket: &UnixStream,
-    bytes: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
-) -> io::Result<usize> {
-    sys::receive_with_descriptors(socket.as_fd(), bytes, descriptors)
-}
-
-/// Sends bytes and at most [`MOST`] descriptors beside them. Result: bytes.
-///
-/// Errors: `InvalidInput` for more descriptors, and what sendmsg(2) says.
-pub fn send(
-    socket: &UnixStream,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<usize> {
-    sys::send_with_descriptors(socket.as_fd(), bytes, descriptors)
-}
+pub use crate::sys::descriptors::{MOST, receive, send};
 
 /// Waits for one descriptor, with one byte.
 ///
@@ -39,13 +16,10 @@ pub(crate) fn receive_one(socket: &UnixStream) -> io::Result<OwnedFd> {
     first.ok_or_else(|| io::Error::other("no descriptor was handed over"))
 }
 
-/// Descriptors that one message may carry: what vhost-user needs for eight regions of memory, and
-/// some more.
-pub const MOST: usize = sys::DESCRIPTORS_MAX;
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::os::fd::AsFd;
 
     use fabrix_rt::{File, counter};
 

@@ -6,9 +6,9 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::claim;
 use crate::sys::loop_device as ioctl;
 
 /// Settings of a new loop device.
@@ -105,12 +105,7 @@ impl LoopDevice {
     ///
     /// Errors: `ResourceBusy` for a claimed device, and what failed while writing back.
     pub fn detach(&self) -> io::Result<()> {
-        let claimed = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_EXCL | libc::O_CLOEXEC)
-            .open(&self.path)?;
-        claimed.sync_all()?;
-        ioctl::clear(claimed.as_fd())
+        ioctl::clear(claim(&self.path)?.as_fd())
     }
 
     /// Takes the file away without writing back: at once, or when the last user closes the device.
@@ -129,11 +124,7 @@ impl LoopDevice {
 }
 
 fn open(path: &Path, write: bool) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(write)
-        .custom_flags(libc::O_CLOEXEC)
-        .open(path)
+    OpenOptions::new().read(true).write(write).open(path)
 }
 
 fn config(file: &File, options: &LoopOptions, direct: bool) -> ioctl::Config {

@@ -4,15 +4,14 @@
 //! end of the sockets. Every call may wait for that server, so it belongs on a thread that does not
 //! serve. Source: include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux kernel.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::sys;
+use crate::{claim, sys};
 
 /// Settings of a new device.
 #[derive(Clone, Copy, Debug)]
@@ -91,11 +90,7 @@ impl NbdDevice {
     ///
     /// Errors: `ResourceBusy` for a claimed device, and what failed while writing back.
     pub fn disconnect(&self) -> io::Result<()> {
-        let claimed = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_EXCL | libc::O_CLOEXEC)
-            .open(&self.path)?;
-        claimed.sync_all()?;
+        let _claimed = claim(&self.path)?;
         self.disconnect_by_force()
     }
 

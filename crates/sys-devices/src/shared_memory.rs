@@ -7,19 +7,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
-use fabrix_rt::Lent;
-
-use crate::sys::shared_memory::{SharedMapping, new_file};
-
-/// A range of a file, mapped for reading and writing by all threads. An offset outside the range is
-/// the caller's mistake and panics.
-#[derive(Debug)]
-pub struct SharedMemory {
-    mapping: SharedMapping,
-}
+pub use crate::sys::shared_memory::SharedMemory;
+use crate::sys::shared_memory::new_file;
 
 impl SharedMemory {
     /// Maps `bytes` of a file from `offset` on.
@@ -42,14 +33,8 @@ impl SharedMemory {
         let whole = (skip + bytes).next_multiple_of(page) - skip;
         let in_memory = |bytes| usize::try_from(bytes).map_err(|_| invalid("it is too long"));
         // The mapping ends with its last page, the accessible range with `bytes`.
-        let mut mapping = SharedMapping::new(
-            file.as_fd(),
-            offset - skip,
-            in_memory(skip)?,
-            in_memory(whole)?,
-        )?;
-        mapping.shorten(in_memory(bytes)?);
-        Ok(Self { mapping })
+        let range = (in_memory(skip)?, in_memory(bytes)?, in_memory(whole)?);
+        Self::map_pages(file, offset - skip, range)
     }
 
     /// A new file of zeroes, to be shared with another process. Nobody can change its length.
@@ -57,41 +42,6 @@ impl SharedMemory {
     /// Errors: no descriptor or no memory is left.
     pub fn new_file(bytes: u64) -> io::Result<File> {
         new_file(bytes)
-    }
-
-    /// Bytes.
-    pub fn len(&self) -> usize {
-        self.mapping.len()
-    }
-
-    /// Never: an empty range is refused.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies out.
-    pub fn read(&self, offset: usize, out: &mut [u8]) {
-        self.mapping.read(offset, out);
-    }
-
-    /// Copies in.
-    pub fn write(&self, offset: usize, bytes: &[u8]) {
-        self.mapping.write(offset, bytes);
-    }
-
-    /// Copies in what a disk has lent.
-    pub fn write_lent(&self, offset: usize, lent: &Lent) {
-        self.mapping.write_lent(offset, lent);
-    }
-
-    /// Reads two bytes at an even offset as one atomic word, sequentially consistent.
-    pub fn load(&self, offset: usize) -> u16 {
-        self.mapping.load(offset)
-    }
-
-    /// Writes two bytes at an even offset as one atomic word, sequentially consistent.
-    pub fn store(&self, offset: usize, value: u16) {
-        self.mapping.store(offset, value);
     }
 }
 
@@ -159,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "of shared memory of 100")]
+    #[should_panic(expected = "of 100 mapped ones")]
     fn the_rest_of_the_last_page_is_out_of_reach() {
         let memory = SharedMemory::map(&file(4096), 0, 100).expect("it lies in the file");
         memory.write(100, &[1]);

@@ -4,80 +4,13 @@
 //! go over the ring of a shard (see [`Op::DeviceCommand`](fabrix_rt::Op::DeviceCommand)). A control
 //! command may wait for that shard, so it belongs on another thread.
 
-use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-
-use crate::sys::ublk::{ControlRing, Pages};
-
-/// The control device of ublk, and a ring for its commands.
-pub struct Control {
-    device: File,
-    ring: ControlRing,
-}
-
-impl Control {
-    /// Opens the control device at `path`.
-    ///
-    /// Errors: `NotFound` without the driver, `PermissionDenied` without the right to use it, and
-    /// what io_uring_setup(2) says.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let device = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC)
-            .open(path)?;
-        let ring = ControlRing::new()?;
-        Ok(Self { device, ring })
-    }
-
-    /// Sends one command about the device with number `device` and waits for its result. `data` is
-    /// the command's inline argument, `bytes` is what the driver reads or writes.
-    ///
-    /// Errors: `InvalidInput` for an unknown command, and what the driver says.
-    pub fn ask(
-        &mut self,
-        opcode: u32,
-        device: u32,
-        data: u64,
-        bytes: &mut [u8],
-    ) -> io::Result<u32> {
-        self.ring
-            .ask(self.device.as_fd(), opcode, (device, data), bytes)
-    }
-}
-
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Control({:?})", self.device)
-    }
-}
-
-/// Pages of a device that the kernel writes and this process reads.
-#[derive(Debug)]
-pub struct DevicePages(Pages);
-
-impl DevicePages {
-    /// Maps `bytes` of a device from `offset` on; both are multiples of a page.
-    ///
-    /// Errors: what the driver says.
-    pub fn map(device: &File, offset: u64, bytes: usize) -> io::Result<Self> {
-        Pages::map(device.as_fd(), offset, bytes).map(Self)
-    }
-
-    /// Copies out. Bytes that the kernel writes at the same time may be old or new. Panics outside
-    /// the pages.
-    pub fn read(&self, offset: usize, out: &mut [u8]) {
-        self.0.read(offset, out);
-    }
-}
+pub use crate::sys::ublk::{Control, DevicePages};
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
 
     use super::*;
 

@@ -17,7 +17,6 @@ mod tests;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -26,7 +25,7 @@ use std::time::Duration;
 
 use fabrix_block::{Device, Geometry};
 use fabrix_proto::ublk::spec::{self, DeviceInfo, Facts, Parameters};
-use fabrix_rt::{Engine, Remote, errno};
+use fabrix_rt::{Engine, Remote};
 use sys_devices::ublk::Control;
 
 use crate::job::trims;
@@ -232,12 +231,7 @@ impl UblkDisk {
     /// `ResourceBusy` when the device is claimed. Otherwise an error of the write-back or of the
     /// driver.
     pub fn detach(&self) -> io::Result<()> {
-        let claimed = OpenOptions::new()
-            .read(true)
-            .custom_flags(errno::O_EXCL)
-            .open(&self.path)?;
-        claimed.sync_all()?;
-        self.remove(Some(claimed))
+        self.remove(Some(sys_devices::claim(&self.path)?))
     }
 
     /// Removes the device at once. Requests in progress and all later ones fail.

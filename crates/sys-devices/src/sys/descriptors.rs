@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use super::{check, check_bytes};
 
@@ -24,12 +25,12 @@ pub(crate) fn inherit(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for bytes and for descriptors beside them, at most [`DESCRIPTORS_MAX`]. The descriptors
-/// are appended to `descriptors`. Result: bytes, 0 at the end of the stream.
+/// Waits for bytes and for descriptors beside them. The descriptors are appended to `descriptors`.
+/// Result: bytes, 0 at the end of the stream.
 ///
-/// Errors: `InvalidData` for more descriptors, and what recvmsg(2) says.
-pub(crate) fn receive_with_descriptors(
-    socket: BorrowedFd<'_>,
+/// Errors: `InvalidData` for more than [`MOST`] descriptors, and what recvmsg(2) says.
+pub fn receive(
+    socket: &UnixStream,
     bytes: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
@@ -71,13 +72,15 @@ pub(crate) fn receive_with_descriptors(
     Ok(received)
 }
 
-/// Sends bytes with descriptors beside them, at most [`DESCRIPTORS_MAX`]. Result: bytes.
-pub(crate) fn send_with_descriptors(
-    socket: BorrowedFd<'_>,
+/// Sends bytes and at most [`MOST`] descriptors beside them. Result: bytes.
+///
+/// Errors: `InvalidInput` for more descriptors, and what sendmsg(2) says.
+pub fn send(
+    socket: &UnixStream,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<usize> {
-    if descriptors.len() > DESCRIPTORS_MAX {
+    if descriptors.len() > MOST {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let mut part = libc::iovec {
@@ -138,7 +141,8 @@ fn own_rights(message: &libc::cmsghdr, descriptors: &mut Vec<OwnedFd>) {
     }
 }
 
-/// Descriptors that one message may bring.
-pub(crate) const DESCRIPTORS_MAX: usize = 12;
+/// Descriptors that one message may carry: what vhost-user needs for eight regions of memory, and
+/// some more.
+pub const MOST: usize = 12;
 /// Words of control bytes for so many: a head of 16 bytes, and four for each.
-const CONTROL_WORDS: usize = 2 + DESCRIPTORS_MAX / 2;
+const CONTROL_WORDS: usize = 2 + MOST / 2;

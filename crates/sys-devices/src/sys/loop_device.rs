@@ -59,9 +59,7 @@ impl Info {
 
 /// Number of an unused device. The driver makes a new device if all are in use.
 pub(crate) fn free_number(control: BorrowedFd<'_>) -> io::Result<u32> {
-    // SAFETY: the request takes no argument.
-    // WHY UNSAFE: std has no ioctl.
-    let number = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) })?;
+    let number = plain(control, LOOP_CTL_GET_FREE)?;
     Ok(number.cast_unsigned())
 }
 
@@ -90,18 +88,19 @@ pub(crate) fn status(device: BorrowedFd<'_>) -> io::Result<Info> {
 
 /// Takes the file away: at once, or when the last user closes the device.
 pub(crate) fn clear(device: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: the request takes no argument.
-    // WHY UNSAFE: std has no ioctl.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD, 0) })?;
-    Ok(())
+    plain(device, LOOP_CLR_FD).map(drop)
 }
 
 /// Sets the size of the device to the size of its file.
 pub(crate) fn set_capacity(device: BorrowedFd<'_>) -> io::Result<()> {
+    plain(device, LOOP_SET_CAPACITY).map(drop)
+}
+
+/// Sends one of the three requests of this file that take no argument.
+fn plain(device: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<libc::c_int> {
     // SAFETY: the request takes no argument.
     // WHY UNSAFE: std has no ioctl.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY, 0) })?;
-    Ok(())
+    check(unsafe { libc::ioctl(device.as_raw_fd(), request, 0) })
 }
 
 pub(crate) const LO_FLAGS_READ_ONLY: u32 = 1;

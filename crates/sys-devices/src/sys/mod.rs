@@ -5,6 +5,7 @@
 
 pub(crate) mod descriptors;
 pub(crate) mod loop_device;
+mod mapping;
 pub(crate) mod mount;
 pub(crate) mod netlink;
 pub(crate) mod shared_memory;

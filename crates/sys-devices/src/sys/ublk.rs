@@ -3,29 +3,49 @@
 //!
 //! Source: include/uapi/linux/ublk_cmd.h and include/uapi/linux/io_uring.h of the Linux kernel.
 
+use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::check;
+use super::mapping::Mapping;
 
-/// A ring for control commands, with entries of 128 bytes.
-pub(crate) struct ControlRing(IoUring<squeue::Entry128, cqueue::Entry>);
+/// The control device of ublk, and a ring for its commands, with entries of 128 bytes.
+pub struct Control {
+    device: File,
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+}
 
-impl ControlRing {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(IoUring::builder().build(ENTRIES)?))
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Control({:?})", self.device)
+    }
+}
+
+impl Control {
+    /// Opens the control device at `path`.
+    ///
+    /// Errors: `NotFound` without the driver, `PermissionDenied` without the right to use it, and
+    /// what io_uring_setup(2) says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let device = OpenOptions::new().read(true).write(true).open(path)?;
+        let ring = IoUring::builder().build(ENTRIES)?;
+        Ok(Self { device, ring })
     }
 
-    /// Sends one command about a device and waits for its result. The driver reads or writes
-    /// `bytes`. Errors: `InvalidInput` for a command that may use other memory.
-    pub(crate) fn ask(
+    /// Sends one command about the device with number `device` and waits for its result. `data` is
+    /// the command's inline argument, `bytes` is what the driver reads or writes.
+    ///
+    /// Errors: `InvalidInput` for an unknown command, which may use other memory, and what the
+    /// driver says.
+    pub fn ask(
         &mut self,
-        control: BorrowedFd<'_>,
         opcode: u32,
-        (device, data): (u32, u64),
+        device: u32,
+        data: u64,
         bytes: &mut [u8],
     ) -> io::Result<u32> {
         let length = u16::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -33,18 +53,18 @@ impl ControlRing {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let command = area(device, length, bytes.as_mut_ptr() as u64, data);
-        let entry = opcode::UringCmd80::new(types::Fd(control.as_raw_fd()), opcode)
+        let entry = opcode::UringCmd80::new(types::Fd(self.device.as_raw_fd()), opcode)
             .cmd(command)
             .build();
         // SAFETY: every command up to LAST_KNOWN makes the driver read or write at most `length`
         // bytes at the address in `command`. Those bytes are `bytes`, which this function borrows
         // until it returns, and it returns only after the completion.
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
-        let pushed = unsafe { self.0.submission().push(&entry) };
+        let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("one command at a time");
         loop {
-            let entered = self.0.submit_and_wait(1);
-            if let Some(completion) = self.0.completion().next() {
+            let entered = self.ring.submit_and_wait(1);
+            if let Some(completion) = self.ring.completion().next() {
                 let result = completion.result();
                 return u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
             }
@@ -73,63 +93,21 @@ fn area(device: u32, length: u16, address: u64, data: u64) -> [u8; 80] {
 
 /// Pages of a device that the kernel writes and this process reads.
 #[derive(Debug)]
-pub(crate) struct Pages {
-    start: NonNull<u8>,
-    bytes: usize,
-}
+pub struct DevicePages(Mapping);
 
-impl Pages {
-    /// Maps `bytes` of a device, from `offset` on, for reading.
-    pub(crate) fn map(device: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
-        let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        // WHY UNSAFE: std cannot map memory.
-        let start = unsafe {
-            libc::mmap64(
-                ptr::null_mut(),
-                bytes,
-                protection,
-                flags,
-                device.as_raw_fd(),
-                offset,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, bytes })
+impl DevicePages {
+    /// Maps `bytes` of a device from `offset` on; both are multiples of a page.
+    ///
+    /// Errors: what the driver says.
+    pub fn map(device: &File, offset: u64, bytes: usize) -> io::Result<Self> {
+        let how = (libc::PROT_READ, libc::MAP_SHARED | libc::MAP_POPULATE);
+        Mapping::new(device.as_fd(), offset, (0, bytes), how).map(Self)
     }
 
-    /// Copies out. Panics outside the mapping.
-    pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
-        let inside = offset
-            .checked_add(out.len())
-            .is_some_and(|end| end <= self.bytes);
-        assert!(
-            inside,
-            "{} bytes from {offset} of {} mapped ones",
-            out.len(),
-            self.bytes
-        );
-        // SAFETY: the range was checked, and `out` is Rust's memory, so the two do not overlap. The
-        // kernel may write during the copy: no reference into the mapping exists, and the copy is
-        // taken for nothing but bytes.
-        // WHY UNSAFE: a slice of memory that the kernel writes must not be formed.
-        unsafe {
-            let from = self.start.add(offset);
-            ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len());
-        }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: this is the range that `map` has mapped, and its only owner gives it up.
-        // WHY UNSAFE: munmap takes an address.
-        let unmapped = check(unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) });
-        debug_assert!(unmapped.is_ok(), "munmap of our own pages");
+    /// Copies out. Bytes that the kernel writes at the same time may be old or new. Panics outside
+    /// the pages.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.0.read(offset, out);
     }
 }
 

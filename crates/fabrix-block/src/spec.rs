@@ -245,8 +245,8 @@ impl Display for Spec {
                 create_bytes,
                 direct,
             } => {
-                f.write_str(if is_plain_path(path) { "" } else { "file:" })?;
-                write_escaped(f, path)?;
+                let prefix = if is_plain_path(path) { "" } else { "file:" };
+                write!(f, "{prefix}{}", Escaped(path))?;
                 if let Some(bytes) = create_bytes {
                     write!(f, ",size={}", Size(*bytes))?;
                 }
@@ -271,8 +271,7 @@ impl Display for Spec {
 impl Display for Common {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
-            f.write_str(",name=")?;
-            write_escaped(f, name)?;
+            write!(f, ",name={}", Escaped(name))?;
         }
         f.write_str(if self.read_only { ",ro" } else { "" })?;
         if let Some(bytes) = self.block_bytes {
@@ -316,8 +315,7 @@ impl Display for Remote {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme)?;
         if let Some(account) = &self.account {
-            f.write_str(&account.user)?;
-            f.write_str("@")?;
+            write!(f, "{}@", account.user)?;
         }
         if self.host.contains(':') {
             write!(f, "[{}]", self.host)?;
@@ -335,8 +333,8 @@ impl Display for Remote {
             write!(f, "/{nsid}")?;
         }
         for (key, value) in self.options.iter().filter(|(key, _)| !is_secret(key)) {
-            write!(f, ",{key}{}", if value.is_empty() { "" } else { "=" })?;
-            write_escaped(f, value)?;
+            let equals = if value.is_empty() { "" } else { "=" };
+            write!(f, ",{key}{equals}{}", Escaped(value))?;
         }
         Ok(())
     }
@@ -356,14 +354,21 @@ fn is_plain_path(path: &str) -> bool {
     path.starts_with('/') || path.starts_with("./") || path.starts_with("../")
 }
 
-fn write_escaped(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
-    for c in text.chars() {
-        if matches!(c, ',' | '(' | ')' | '\\') {
-            f.write_str("\\")?;
+/// A text with a backslash before every character that the grammar uses.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            f.write_str(if matches!(c, ',' | '(' | ')' | '\\') {
+                "\\"
+            } else {
+                ""
+            })?;
+            write!(f, "{c}")?;
         }
-        write!(f, "{c}")?;
+        Ok(())
     }
-    Ok(())
 }
 
 fn write_percent(f: &mut Formatter<'_>, text: &str) -> fmt::Result {

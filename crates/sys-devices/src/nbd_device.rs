@@ -128,13 +128,9 @@ impl Netlink {
         };
         let name = attribute(FAMILY_NAME, b"nbd\0");
         netlink.send(GET_FAMILY, 1, &name)?;
-        let mut family = None;
-        netlink.receive(|body| {
-            let id = find(body, FAMILY_ID)?;
-            family = Some(u16::from_ne_bytes(id.get(..2)?.try_into().ok()?));
-            Some(())
-        })?;
-        netlink.family = family.ok_or(io::ErrorKind::NotFound)?;
+        let id = netlink.receive(FAMILY_ID)?.ok_or(io::ErrorKind::NotFound)?;
+        let id = id.first_chunk().ok_or(io::ErrorKind::InvalidData)?;
+        netlink.family = u16::from_ne_bytes(*id);
         Ok(netlink)
     }
 
@@ -142,13 +138,8 @@ impl Netlink {
     /// if the answer has one.
     fn ask(&self, command: u8, body: &[u8]) -> io::Result<Option<u32>> {
         self.send(command, 1, body)?;
-        let mut index = None;
-        self.receive(|body| {
-            let number = find(body, INDEX)?;
-            index = Some(u32::from_ne_bytes(number.get(..4)?.try_into().ok()?));
-            Some(())
-        })?;
-        Ok(index)
+        let index = self.receive(INDEX)?;
+        Ok(index.and_then(|index| Some(u32::from_ne_bytes(*index.first_chunk()?))))
     }
 
     fn send(&self, command: u8, version: u8, body: &[u8]) -> io::Result<()> {
@@ -165,8 +156,10 @@ impl Netlink {
         (&self.socket).write_all(&message.concat())
     }
 
-    /// Reads messages up to the acknowledgement, which carries the result.
-    fn receive(&self, mut answer: impl FnMut(&[u8]) -> Option<()>) -> io::Result<()> {
+    /// Reads messages up to the acknowledgement, which carries the result. Returns the value of an
+    /// attribute, if a message has it.
+    fn receive(&self, wanted: u16) -> io::Result<Option<Vec<u8>>> {
+        let mut found = None;
         let mut buffer = vec![0; ANSWER_BYTES];
         loop {
             let bytes = (&self.socket).read(&mut buffer)?;
@@ -175,12 +168,13 @@ impl Netlink {
                 if kind == ERROR {
                     let number = body.get(..4).and_then(|bytes| bytes.try_into().ok());
                     return match number.map_or(-libc::EPROTO, i32::from_ne_bytes) {
-                        0 => Ok(()),
+                        0 => Ok(found),
                         errno => Err(io::Error::from_raw_os_error(-errno)),
                     };
                 }
-                // A message without the wanted attribute is ignored.
-                let _unknown = body.get(GENERIC_BYTES..).and_then(&mut answer);
+                let attributes = body.get(GENERIC_BYTES..);
+                let value = attributes.and_then(|attributes| find(attributes, wanted));
+                found = value.map(<[u8]>::to_vec).or(found);
                 rest = behind;
             }
         }

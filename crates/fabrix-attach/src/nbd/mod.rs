@@ -56,7 +56,8 @@ impl NbdSocket {
         let clients = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&clients);
         let front_end = FrontEnd::begin(remote, move |shard| {
-            Port::open(shard, device, listener, counter, on_event)
+            let clients = (Some(Listener::from(listener)), Vec::new());
+            Port::open(shard, device, clients, counter, on_event)
         })?;
         Ok(Self { front_end, clients })
     }
@@ -97,7 +98,7 @@ impl NbdPeers {
         let front_end = FrontEnd::begin(remote, move |shard| {
             // Without this privilege a memory shortage can block the server. It works nevertheless.
             let _unprivileged = fabrix_rt::process::carries_io();
-            Port::serve(shard, device, sockets, on_event)
+            Port::open(shard, device, (None, sockets), Arc::default(), on_event)
         });
         front_end.map(Self)
     }
@@ -189,18 +190,24 @@ struct Port {
 }
 
 impl Port {
+    /// Serves the clients of a listener, or those of sockets without negotiation.
     fn open(
         shard: &mut Shard,
         device: Arc<dyn Device>,
-        listener: OwnedFd,
+        (listener, sockets): (Option<Listener>, Vec<UnixStream>),
         clients: Arc<AtomicUsize>,
         on_event: EventHandler,
     ) -> Result<TaskId, BeginError> {
         let common = Common::open(shard, device, clients, on_event)?;
+        // Without a listener no more clients follow, so the server ends with its last connection.
+        common.closing.set(listener.is_none());
+        for socket in sockets {
+            Connection::adopt_begun(shard, Socket::from(OwnedFd::from(socket)), &common);
+        }
         let task = shard.reserve();
         let port = Self {
             task,
-            listener: Some(Listener::from(listener)),
+            listener,
             common,
         };
         port.accept(shard);
@@ -208,35 +215,16 @@ impl Port {
         Ok(task)
     }
 
-    fn serve(
-        shard: &mut Shard,
-        device: Arc<dyn Device>,
-        sockets: Vec<UnixStream>,
-        on_event: EventHandler,
-    ) -> Result<TaskId, BeginError> {
-        let common = Common::open(shard, device, Arc::default(), on_event)?;
-        // No more clients follow, so the server ends with its last connection.
-        common.closing.set(true);
-        for socket in sockets {
-            Connection::adopt_begun(shard, Socket::from(OwnedFd::from(socket)), &common);
+    fn accept(&self, shard: &mut Shard) {
+        if let Some(listener) = self.listener.clone() {
+            shard.start(self.token(), Op::Accept { listener });
         }
-        let task = shard.reserve();
-        let port = Self {
-            task,
-            listener: None,
-            common,
-        };
-        shard.install(task, Rc::new(RefCell::new(port)));
-        Ok(task)
     }
 
-    fn accept(&self, shard: &mut Shard) {
-        let token = Token {
+    fn token(&self) -> Token {
+        Token {
             task: self.task,
             slot: ACCEPT,
-        };
-        if let Some(listener) = self.listener.clone() {
-            shard.start(token, Op::Accept { listener });
         }
     }
 
@@ -267,12 +255,8 @@ impl Task for Port {
             // No file descriptor is free. The client waits in the listen queue until the timer
             // expires.
             _ => {
-                let token = Token {
-                    task: self.task,
-                    slot: ACCEPT,
-                };
                 let at = shard.now() + std::time::Duration::from_millis(PAUSE_MS);
-                shard.set_timer(token, at);
+                shard.set_timer(self.token(), at);
             }
         }
     }

@@ -110,9 +110,8 @@ impl Connection<'_> {
             user: 0,
             offset: record.offset,
         };
-        let mapped = GuestMemory::map(&[all], files);
-        let memory = mapped
-            .map_err(|error| Disconnect(format!("the record of requests in progress: {error}")))?;
+        let memory = GuestMemory::map(&[all], files);
+        let memory = memory.map_err(about("the record of requests in progress"))?;
         let shape = record.shape;
         let record = Inflight::open(memory, shape, &self.server.disk);
         let record = record.map_err(|Broken(sentence)| Disconnect(sentence.to_owned()))?;
@@ -131,9 +130,7 @@ impl Connection<'_> {
             Event::Answer(answer) => return Ok(Some(answer)),
             Event::Memory(regions) => {
                 let mapped = GuestMemory::map(&regions, files);
-                let mapped =
-                    mapped.map_err(|error| Disconnect(format!("the guest's memory: {error}")))?;
-                let mapped = Arc::new(mapped);
+                let mapped = Arc::new(mapped.map_err(about("the guest's memory"))?);
                 self.server.execute(Order::Memory(Arc::clone(&mapped)))?;
                 self.memory = Some(mapped);
             }
@@ -157,18 +154,14 @@ impl Connection<'_> {
                 self.server.execute(Order::Writeback(self.is_writeback()))?;
             }
             Event::Channel => {
-                let channel = files.into_iter().next().map(UnixStream::from);
-                let heard = channel.map_or(Ok(()), |channel| {
-                    self.server.set_notification_socket(channel)
-                });
-                heard.map_err(|error| {
-                    Disconnect(format!("the socket for changes of the disk: {error}"))
-                })?;
+                if let Some(channel) = files.into_iter().next().map(UnixStream::from) {
+                    let stored = self.server.set_notification_socket(channel);
+                    stored.map_err(about("the socket for changes of the disk"))?;
+                }
             }
             Event::NewRecord(bytes, answer) => {
-                let made = SharedMemory::new_file(bytes);
-                let file =
-                    made.map_err(|error| Disconnect(format!("no record can be made: {error}")))?;
+                let file = SharedMemory::new_file(bytes);
+                let file = file.map_err(about("no record can be made"))?;
                 self.answer_with(&answer, &file)?;
             }
             Event::Record(record) => self.record(&record, files)?,
@@ -186,7 +179,12 @@ impl Connection<'_> {
 fn one(files: Vec<OwnedFd>) -> Result<Option<File>, Disconnect> {
     let first = files.into_iter().next();
     let counter = first.map(counter::from_descriptor).transpose();
-    counter.map_err(|error| Disconnect(format!("a queue's kick or call eventfd: {error}")))
+    counter.map_err(about("a queue's kick or call eventfd"))
+}
+
+/// The sentence for an error of the operating system: its subject, and the error.
+fn about(subject: &str) -> impl Fn(io::Error) -> Disconnect {
+    move |error| Disconnect(format!("{subject}: {error}"))
 }
 
 /// Fills `out`. False: the stream ended before the first byte.
@@ -221,6 +219,6 @@ impl From<Violation> for Disconnect {
 
 impl From<io::Error> for Disconnect {
     fn from(error: io::Error) -> Self {
-        Self(format!("the connection with the monitor: {error}"))
+        about("the connection with the monitor")(error)
     }
 }

@@ -164,12 +164,8 @@ impl State {
         waiters.retain(|waiter| waiter.want != Want::Write);
     }
 
-    fn wake(&self, id: u64) {
-        if let Some(participant) = self
-            .participants
-            .iter()
-            .find(|participant| participant.participant.id == id)
-        {
+    fn wake(&mut self, id: u64) {
+        if let Some(participant) = self.find(id) {
             participant.participant.wake();
         }
     }
@@ -216,7 +212,7 @@ impl GateHandle {
         debug_assert!(before > 0, "a write left that had not entered");
         self.participant.writes.store(before - 1, Ordering::Release);
         if before == 1 && self.gate.closed.load(Ordering::SeqCst) {
-            let state = self.gate.state();
+            let mut state = self.gate.state();
             if let Some(holder) = state.holder {
                 state.wake(holder);
             }

@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 /// The sums of one kind of request over all shards.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Answered requests, including failed ones.
     pub requests: u64,
@@ -96,7 +96,10 @@ impl Stats {
     /// The current sums of all shards. Any thread may call this function at any time.
     #[must_use]
     pub fn counts(&self, kind: Kind) -> Counts {
-        let mut counts = Counts::empty();
+        let mut counts = Counts {
+            latency: vec![0; BUCKETS],
+            ..Counts::default()
+        };
         for (_, counters) in &*self.shards() {
             counts.add(&counters.kinds[kind as usize]);
         }
@@ -143,17 +146,6 @@ impl Counts {
         ends.filter(|(_, count)| *count > 0)
     }
 
-    fn empty() -> Self {
-        let latency = vec![0; BUCKETS];
-        Self {
-            requests: 0,
-            errors: 0,
-            bytes: 0,
-            latency_ns_sum: 0,
-            latency,
-        }
-    }
-
     fn add(&mut self, counters: &KindCounters) {
         self.requests += counters.requests.load(Ordering::Relaxed);
         self.errors += counters.errors.load(Ordering::Relaxed);
@@ -194,13 +186,12 @@ struct KindCounters {
 
 impl Default for KindCounters {
     fn default() -> Self {
-        let zero = || AtomicU64::new(0);
         Self {
-            requests: zero(),
-            errors: zero(),
-            bytes: zero(),
-            latency_ns_sum: zero(),
-            latency: std::array::from_fn(|_| zero()),
+            requests: AtomicU64::default(),
+            errors: AtomicU64::default(),
+            bytes: AtomicU64::default(),
+            latency_ns_sum: AtomicU64::default(),
+            latency: [const { AtomicU64::new(0) }; BUCKETS],
         }
     }
 }

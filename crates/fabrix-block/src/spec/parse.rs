@@ -9,6 +9,8 @@ mod names;
 mod options;
 mod remote;
 
+use std::str::FromStr;
+
 use self::names::{is_file_name, unknown, with_escapes};
 use self::options::{Options, unescape};
 pub(super) use self::remote::percent_decode;
@@ -194,6 +196,12 @@ fn is_scheme(text: &str) -> bool {
         && text
             .bytes()
             .all(|c| c.is_ascii_alphanumeric() || b"+.-".contains(&c))
+}
+
+/// A number of digits only: without a sign, as `parse` accepts it.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    let digits = text.bytes().all(|c| c.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
 }
 
 fn chunk(text: &str) -> Result<u32, String> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::number;
 use crate::spec::{DURATION_UNITS, Effect, Inject, On};
 
 pub(super) fn injected(text: &str) -> Result<Inject, String> {
@@ -43,25 +44,17 @@ fn percent(text: &str) -> Option<u32> {
     if decimals.is_empty() || decimals.len() > 4 {
         return None;
     }
-    let whole = number(whole).filter(|whole| *whole <= 100)?;
-    let ppm = whole * 10_000 + number(&format!("{decimals:0<4}"))?;
-    u32::try_from(ppm).ok().filter(|ppm| *ppm <= 1_000_000)
+    let whole = number(whole).filter(|whole: &u32| *whole <= 100)?;
+    let ppm = whole * 10_000 + number::<u32>(&format!("{decimals:0<4}"))?;
+    (ppm <= 1_000_000).then_some(ppm)
 }
 
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, name) = text.split_at(digits);
     let (nanos, _) = DURATION_UNITS.into_iter().find(|(_, unit)| *unit == name)?;
-    let nanos = number(count)?.checked_mul(nanos)?;
+    let nanos = number::<u64>(count)?.checked_mul(nanos)?;
     (nanos <= DELAY_NANOS_MAX).then(|| Duration::from_nanos(nanos))
-}
-
-fn number(text: &str) -> Option<u64> {
-    if text.bytes().all(|c| c.is_ascii_digit()) {
-        text.parse().ok()
-    } else {
-        None
-    }
 }
 
 /// Longest delay in nanoseconds: one minute.

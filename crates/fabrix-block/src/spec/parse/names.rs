@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::options::unescape;
+use crate::spec::Escaped;
 
 /// Whether a word is the bare name of an existing file or block device. A colon ends the kind of a
 /// disk, so a name with a colon needs `./` before it.
@@ -38,14 +39,7 @@ pub(super) fn with_escapes(text: &str) -> String {
     if !text.contains([',', '(', ')', '\\']) || !is_file(text) {
         return String::new();
     }
-    let mut path = String::new();
-    for c in text.chars() {
-        if matches!(c, ',' | '(' | ')' | '\\') {
-            path.push('\\');
-        }
-        path.push(c);
-    }
-    format!("; the file of this name is written '{path}'")
+    format!("; the file of this name is written '{}'", Escaped(text))
 }
 
 fn is_file(path: &str) -> bool {

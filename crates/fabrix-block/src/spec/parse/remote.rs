@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use super::options::Options;
-use super::{ENCODED, KINDS, is_scheme};
+use super::{ENCODED, KINDS, is_scheme, number};
 use crate::spec::secrets::{SHOWN, is_secret};
 use crate::spec::{Account, Disk, LINE_END, Remote, Secret, Spec};
 
@@ -183,28 +183,16 @@ fn is_host_byte(byte: u8) -> bool {
 }
 
 fn port_number(text: &str) -> Result<u16, String> {
-    let number = if text.bytes().all(|c| c.is_ascii_digit()) {
-        text.parse().unwrap_or(0)
-    } else {
-        0
-    };
-    if number == 0 {
-        Err(format!("`{text}` is not a port; write 1 to 65535"))
-    } else {
-        Ok(number)
-    }
+    number(text)
+        .filter(|port| *port > 0)
+        .ok_or_else(|| format!("`{text}` is not a port; write 1 to 65535"))
 }
 
 /// Parses a namespace id or LUN. Namespaces count from 1 (0 and the last number have special
 /// meanings), and LUNs from 0.
 fn namespace(scheme: &str, text: &str) -> Result<u32, String> {
-    let number = if text.bytes().all(|c| c.is_ascii_digit()) {
-        text.parse::<u32>().ok()
-    } else {
-        None
-    };
     let nvme = scheme.to_ascii_lowercase().starts_with("nvme");
-    number
+    number(text)
         .filter(|number| !nvme || (1..u32::MAX).contains(number))
         .ok_or_else(|| format!("`{text}` is not the number of a namespace or LUN"))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fabrix_proto::Machine;
 use fabrix_rt::{Completion, Nanos, Op, Shard, Socket, TaskId, Token, net};
-use fabrix_transport::{Ended, Stream, StreamSlots};
+use fabrix_transport::{Connection as _, Ended, Stream, StreamSlots};
 
 /// Which operation of which connection a task slot belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

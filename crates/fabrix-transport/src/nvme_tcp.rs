@@ -11,7 +11,7 @@ use fabrix_proto::nvme::tcp::target::Target;
 use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Lent;
 
-use crate::Stream;
+use crate::{Connection, Stream};
 
 impl ControllerQueue for Stream<Target> {
     type Lent = Lent;

@@ -13,6 +13,7 @@ mod tests;
 use fabrix_proto::{Machine, Slot, Violation};
 use fabrix_rt::{Buf, Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
 
+use crate::connection::Connection;
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
 use crate::slot::{Incoming, Outgoing, Payload};
@@ -26,7 +27,7 @@ pub struct StreamSlots {
     pub send: u32,
 }
 
-/// Why a stream has ended.
+/// Why a connection has ended.
 #[derive(Clone, Debug)]
 pub enum Ended {
     /// The peer has closed the connection, or the machine has ended it.
@@ -138,88 +139,6 @@ impl<M: Machine> Stream<M> {
         &self.socket
     }
 
-    /// Says where the payload that arrives for a slot is put.
-    #[inline(always)]
-    pub fn receive_into(&mut self, slot: Slot, incoming: Incoming) {
-        self.slots[usize::from(slot.0)].incoming = incoming;
-    }
-
-    /// Where the payload that has arrived for a slot lies. What arrives next stays in the receive
-    /// buffer.
-    #[inline(always)]
-    pub fn take_incoming(&mut self, slot: Slot) -> Incoming {
-        std::mem::take(&mut self.slots[usize::from(slot.0)].incoming)
-    }
-
-    /// Says where the payload that is sent for a slot lies.
-    #[inline(always)]
-    pub fn send_from(&mut self, slot: Slot, outgoing: Outgoing) {
-        self.slots[usize::from(slot.0)].outgoing = Some(outgoing);
-    }
-
-    /// Forgets the payload of a slot in both directions. Gives back its buffer, if it had one.
-    /// Sends that the kernel still has keep their own reference to it.
-    #[inline(always)]
-    pub fn release(&mut self, slot: Slot) -> Option<Buf> {
-        let payload = &mut self.slots[usize::from(slot.0)];
-        if payload.is_empty() {
-            return None;
-        }
-        std::mem::take(payload).into_buf()
-    }
-
-    /// The payload of the last event, in the receive buffer. Valid until the next call of `next`
-    /// or `flush`.
-    pub fn in_place(&self) -> &[u8] {
-        self.inbox.consumed(self.in_place.0, self.in_place.1)
-    }
-
-    /// True while the peer leaves its answers unread. The owner then takes no further commands;
-    /// received bytes stay in the receive buffer. The owner calls `next` again when this is over.
-    pub fn backlogged(&self) -> bool {
-        self.answers && self.outbox.backlogged()
-    }
-
-    /// True when no operation of the stream is in the kernel.
-    pub fn is_quiet(&self) -> bool {
-        self.receiving == Receiving::Nothing && !self.outbox.in_flight()
-    }
-
-    /// True when everything has been sent.
-    pub fn is_drained(&self) -> bool {
-        self.outbox.is_empty() && !self.outbox.in_flight()
-    }
-
-    /// True while something waits that was not handed to the kernel yet.
-    pub fn has_unsent(&self) -> bool {
-        !self.outbox.is_empty()
-    }
-
-    /// Drops every byte that arrives from now on: the connection is being closed politely.
-    pub fn discard(&mut self) {
-        (self.discard, self.may_receive) = (true, true);
-        self.inbox.consume(self.inbox.bytes().len());
-    }
-
-    /// Ends both directions at once.
-    pub fn close(&mut self) {
-        self.ended = true;
-        self.socket.shutdown();
-    }
-
-    /// Takes the completion of a receive or of a send; `task_slot` says which.
-    ///
-    /// # Errors
-    /// The connection is over: closed by the peer, or failed.
-    #[inline(always)]
-    pub fn completed(&mut self, task_slot: u32, completion: Completion) -> Result<(), Ended> {
-        if task_slot == self.tokens.receive {
-            self.received(completion)
-        } else {
-            self.sent(completion)
-        }
-    }
-
     /// Takes the completion of a send.
     ///
     /// # Errors
@@ -236,12 +155,41 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Starts the next send and the next receive, where none is in flight. A receive starts only
-    /// after `next` has given None.
-    ///
-    /// # Errors
-    /// The shard has no memory for a receive buffer: the connection cannot go on.
-    pub fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
+    /// Appends data that the peer has asked for, behind everything new, up to [`DATA_AT_ONCE`] and
+    /// in whole PDUs. So a new command waits for no more than that, and the peer has new commands
+    /// before it has taken the data of the older ones.
+    fn hand_out_data(&mut self) {
+        let (machine, mut out) = self.speak();
+        let mut bytes = 0;
+        while bytes < DATA_AT_ONCE {
+            match machine.send_data(&mut out) {
+                0 => return,
+                more => bytes += more as usize,
+            }
+        }
+    }
+}
+
+impl<M: Machine> Connection for Stream<M> {
+    type Event = M::Event;
+
+    #[inline(always)]
+    fn next(&mut self) -> Result<Option<M::Event>, Ended> {
+        let event = self.step();
+        self.may_receive |= matches!(event, Ok(None));
+        event
+    }
+
+    #[inline(always)]
+    fn completed(&mut self, task_slot: u32, completion: Completion) -> Result<(), Ended> {
+        if task_slot == self.tokens.receive {
+            self.received(completion)
+        } else {
+            self.sent(completion)
+        }
+    }
+
+    fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
         if !self.outbox.in_flight() && !self.discard {
             self.hand_out_data();
         }
@@ -265,18 +213,62 @@ impl<M: Machine> Stream<M> {
         Ok(())
     }
 
-    /// Appends data that the peer has asked for, behind everything new, up to [`DATA_AT_ONCE`] and
-    /// in whole PDUs. So a new command waits for no more than that, and the peer has new commands
-    /// before it has taken the data of the older ones.
-    fn hand_out_data(&mut self) {
-        let (machine, mut out) = self.speak();
-        let mut bytes = 0;
-        while bytes < DATA_AT_ONCE {
-            match machine.send_data(&mut out) {
-                0 => return,
-                more => bytes += more as usize,
-            }
+    #[inline(always)]
+    fn receive_into(&mut self, slot: Slot, incoming: Incoming) {
+        self.slots[usize::from(slot.0)].incoming = incoming;
+    }
+
+    #[inline(always)]
+    fn take_incoming(&mut self, slot: Slot) -> Incoming {
+        std::mem::take(&mut self.slots[usize::from(slot.0)].incoming)
+    }
+
+    #[inline(always)]
+    fn send_from(&mut self, slot: Slot, outgoing: Outgoing) {
+        self.slots[usize::from(slot.0)].outgoing = Some(outgoing);
+    }
+
+    #[inline(always)]
+    fn release(&mut self, slot: Slot) -> Option<Buf> {
+        let payload = &mut self.slots[usize::from(slot.0)];
+        if payload.is_empty() {
+            return None;
         }
+        std::mem::take(payload).into_buf()
+    }
+
+    fn in_place(&self) -> &[u8] {
+        self.inbox.consumed(self.in_place.0, self.in_place.1)
+    }
+
+    fn backlogged(&self) -> bool {
+        self.answers && self.outbox.backlogged()
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.receiving == Receiving::Nothing && !self.outbox.in_flight()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.outbox.is_empty() && !self.outbox.in_flight()
+    }
+
+    fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    fn discard(&mut self) {
+        (self.discard, self.may_receive) = (true, true);
+        self.inbox.consume(self.inbox.bytes().len());
+    }
+
+    fn finish(&mut self) {
+        self.socket.shutdown_send();
+    }
+
+    fn close(&mut self) {
+        self.ended = true;
+        self.socket.shutdown();
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fabrix_proto::nbd::server::{Event, Server};
 use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
-use fabrix_transport::{Ended, Stream, StreamSlots};
+use fabrix_transport::{Connection as _, Ended, Stream, StreamSlots};
 
 use super::{Common, ConnectionMessage};
 use crate::FrontEndEvent;

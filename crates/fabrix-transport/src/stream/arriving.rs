@@ -47,24 +47,9 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Runs the machine over the received bytes up to its next event. None: the machine needs more
-    /// bytes.
-    ///
-    /// # Errors
-    /// The peer broke the protocol or ended the connection. No event follows.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "no iterator: more may come after None"
-    )]
+    /// Runs the machine up to its next event. None: the machine needs more bytes.
     #[inline(always)]
-    pub fn next(&mut self) -> Result<Option<M::Event>, Ended> {
-        let event = self.step();
-        self.may_receive |= matches!(event, Ok(None));
-        event
-    }
-
-    #[inline(always)]
-    fn step(&mut self) -> Result<Option<M::Event>, Ended> {
+    pub(super) fn step(&mut self) -> Result<Option<M::Event>, Ended> {
         loop {
             if self.discard {
                 return Ok(None);

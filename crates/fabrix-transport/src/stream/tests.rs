@@ -13,7 +13,7 @@ use fabrix_rt::{
 
 use super::arriving::NEXT_HEADER_BYTES;
 use super::{Stream, StreamSlots};
-use crate::{Incoming, Outgoing};
+use crate::{Connection, Incoming, Outgoing};
 
 const HEADER_BYTES: usize = 8;
 const LONG: usize = 128 << 10;

@@ -8,7 +8,7 @@ use fabrix_proto::Slot;
 use fabrix_proto::nbd::server::Command;
 use fabrix_proto::nbd::spec::Error;
 use fabrix_rt::{Completion, Loan, Shard, Token, errno};
-use fabrix_transport::{Incoming, Outgoing};
+use fabrix_transport::{Connection as _, Incoming, Outgoing};
 
 use super::{Connection, ConnectionState, DISK_SLOTS};
 use crate::disk_channel::{Submitted, keep_data};

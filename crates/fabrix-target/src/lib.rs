@@ -14,6 +14,7 @@ mod channels;
 mod command_table;
 mod config;
 mod config_task;
+mod connection;
 mod context;
 mod counters;
 mod disk;

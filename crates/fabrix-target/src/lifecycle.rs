@@ -1,5 +1,4 @@
-//! What every connection of a target lives through, whatever is spoken on it: its phases, and the
-//! timers beside its stream. What is said in which phase is the protocol's.
+//! The stages of a connection's life, and the timers beside its stream, for both protocols.
 
 use std::time::Duration;
 
@@ -10,58 +9,57 @@ use crate::End;
 use crate::disk::PENDING_CHANGE_AGAIN;
 use crate::local::Local;
 
-/// A connection's own slots of its task.
+/// Token numbers of the stream's operations.
 pub(crate) const STREAM: StreamSlots = StreamSlots {
     receive: 0,
     send: 1,
 };
-const DEADLINE: u32 = 2;
-/// Its timer: try again what a disk had no room for.
+/// Timer: the deadline of the connection's stage.
+pub(crate) const DEADLINE: u32 = 2;
+/// Timer: retries requests for which a disk had no room.
 pub(crate) const RETRY: u32 = 3;
-/// Its timer: look at what takes more than one turn.
+/// Timer: polls changes that take more than one turn.
 pub(crate) const PENDING_CHANGES: u32 = 4;
-/// Slots from here on are its protocol's.
-pub(crate) const OWN_SLOTS: u32 = 5;
+/// Timer of the protocol.
+pub(crate) const PROTOCOL_TIMER: u32 = 5;
 
-/// Events taken at once: then other connections have their turn.
+/// Most events that a connection takes before it yields to other connections.
 pub(crate) const EVENTS_AT_ONCE: usize = 128;
-/// How soon a request is tried again that a disk had no room for, when no ending of our own will
-/// wake us.
+/// Delay of a retry at a full disk, when no completion of this connection triggers one earlier.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// Why connections end that a drain closes.
+/// Why a drain ends a connection.
 pub(crate) const SHUTTING_DOWN: &str = "the target is shutting down";
 
-/// Where a connection is, in order.
+/// The stages of a connection's life, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Open,
-    /// Answers what it has begun, and refuses what comes.
+    /// The connection answers the commands in progress, and refuses new ones.
     Draining,
-    /// Says goodbye; what still comes is dropped.
+    /// The connection sends its last PDU, and drops what arrives.
     Parting,
-    /// Has said it to the last byte, and closed its half: the peer sees the end at once, and is to
-    /// close the other.
+    /// The last PDU was sent, and our direction is closed. The peer has to close its own.
     Parted,
-    /// Closed; waits for the kernel and the disks to be done.
+    /// The socket is closed. The kernel and the disks still have operations of the connection.
     Ending,
-    /// Nothing is left of it.
+    /// The task was removed.
     Gone,
 }
 
 /// The lifecycle of one connection.
 pub(crate) struct Lifecycle {
     pub(crate) task: TaskId,
-    pub(crate) phase: Stage,
-    /// How long the peer has for its part at the end.
+    pub(crate) stage: Stage,
+    /// Time in which the peer has to close the connection.
     parting: Duration,
-    /// How long the disks have for theirs, when it has ended.
+    /// Time in which disks have to end the requests of a closed connection.
     quiet: Duration,
     deadline: Option<TimerId>,
     retrying: bool,
-    errands_awaited: bool,
+    polling: bool,
     goes_on: bool,
-    /// How the connection ends, once that is decided.
+    /// Reason of the end, once the connection ends.
     end: Option<End>,
 }
 
@@ -70,31 +68,31 @@ impl Lifecycle {
     pub(crate) fn new(task: TaskId, local: &Local) -> Self {
         Self {
             task,
-            phase: Stage::Open,
+            stage: Stage::Open,
             parting: local.shared.deadlines.parting,
             quiet: local.shared.deadlines.quiet,
             deadline: None,
             retrying: false,
-            errands_awaited: false,
+            polling: false,
             goes_on: false,
             end: None,
         }
     }
 
-    /// Remembers why the connection ends, which its peer did not ask for. The first reason stays:
-    /// the others follow from it.
+    /// Notes why the connection ends, against the wish of its peer. The first reason stays: later
+    /// ones follow from it.
     pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
         let (why, is_orderly) = (why.into(), false);
         self.end.get_or_insert(End { why, is_orderly });
     }
 
-    /// The same for an end that was asked for.
+    /// Notes why the connection ends in order.
     pub(crate) fn ends_well(&mut self, why: impl Into<String>) {
         let (why, is_orderly) = (why.into(), true);
         self.end.get_or_insert(End { why, is_orderly });
     }
 
-    /// Remembers that the stream has ended, and how.
+    /// Notes the end of the stream as the reason.
     pub(crate) fn ends_with_stream(&mut self, ended: &Ended) {
         self.ends_because(match ended {
             Ended::Closed => return self.ends_well("it closed the connection"),
@@ -106,7 +104,7 @@ impl Lifecycle {
         });
     }
 
-    /// How the connection ends, for the operator.
+    /// The reason of the end, for the operator.
     pub(crate) fn end(&self) -> End {
         self.end.clone().unwrap_or_else(|| End {
             why: "its connection ended".to_owned(),
@@ -114,33 +112,33 @@ impl Lifecycle {
         })
     }
 
-    /// Lets the goodbye out and drops what still comes.
+    /// Sends what is ready, and drops what arrives from now on.
     pub(crate) fn part(&mut self, shard: &mut Shard, stream: &mut impl Connection) {
-        self.phase = Stage::Parting;
+        self.stage = Stage::Parting;
         stream.discard();
         self.await_parting(shard);
         shard.flush_later(self.task);
     }
 
-    /// From now on the peer has to do its part in time.
+    /// Gives the peer its time to close the connection.
     pub(crate) fn await_parting(&mut self, shard: &mut Shard) {
         self.set_deadline(shard, shard.now() + self.parting);
     }
 
-    /// From now on disks have to end what the connection began, in time.
+    /// Gives disks their time to end the connection's requests.
     pub(crate) fn await_disks(&mut self, shard: &mut Shard) {
         self.set_deadline(shard, shard.now() + self.quiet);
     }
 
-    /// The connection's task goes.
+    /// Removes the connection's task.
     pub(crate) fn go(&mut self, shard: &mut Shard, local: &Local) {
-        self.phase = Stage::Gone;
+        self.stage = Stage::Gone;
         self.clear_deadline(shard);
         local.left(self.task);
         shard.remove(self.task);
     }
 
-    /// Sets the one deadline that a connection has at a time.
+    /// Sets the deadline, in place of the earlier one.
     pub(crate) fn set_deadline(&mut self, shard: &mut Shard, at: Nanos) {
         let timer = self.set_timer(shard, DEADLINE, at);
         if let Some(earlier) = self.deadline.replace(timer) {
@@ -148,14 +146,14 @@ impl Lifecycle {
         }
     }
 
-    /// It has none any more.
+    /// Cancels the deadline.
     pub(crate) fn clear_deadline(&mut self, shard: &mut Shard) {
         if let Some(timer) = self.deadline.take() {
             shard.cancel_timer(timer);
         }
     }
 
-    /// Makes sure that what a busy disk refused is tried again.
+    /// Sets the timer of retries, unless it runs.
     pub(crate) fn retry_soon(&mut self, shard: &mut Shard) {
         if !std::mem::replace(&mut self.retrying, true) {
             let at = shard.now() + RETRY_AFTER;
@@ -163,27 +161,26 @@ impl Lifecycle {
         }
     }
 
-    /// Makes sure that what takes more than one turn is looked at again.
-    pub(crate) fn look_again_soon(&mut self, shard: &mut Shard) {
-        if !std::mem::replace(&mut self.errands_awaited, true) {
+    /// Sets the timer that polls changes, unless it runs.
+    pub(crate) fn poll_changes_soon(&mut self, shard: &mut Shard) {
+        if !std::mem::replace(&mut self.polling, true) {
             let at = shard.now() + PENDING_CHANGE_AGAIN;
             self.set_timer(shard, PENDING_CHANGES, at);
         }
     }
 
-    /// Makes sure that what pauses goes on in the next turn of the loop: everybody else has theirs
-    /// before.
+    /// Lets paused commands continue in the next turn, after the other connections have had theirs.
     pub(crate) fn go_on_next_turn(&mut self, shard: &mut Shard) {
         self.goes_on = true;
         shard.flush_later(self.task);
     }
 
-    /// Whether this is the turn in which what pauses goes on.
+    /// Whether paused commands continue in this turn.
     pub(crate) fn goes_on(&mut self) -> bool {
         std::mem::take(&mut self.goes_on)
     }
 
-    /// A timer of this slot.
+    /// Sets a timer with this token number.
     pub(crate) fn set_timer(&self, shard: &mut Shard, slot: u32, at: Nanos) -> TimerId {
         let token = Token {
             task: self.task,
@@ -192,12 +189,12 @@ impl Lifecycle {
         shard.set_timer(token, at)
     }
 
-    /// The timer of a slot has passed: it is set no longer.
+    /// The timer with this token number has expired.
     pub(crate) fn passed(&mut self, slot: u32) {
         match slot {
             DEADLINE => self.deadline = None,
             RETRY => self.retrying = false,
-            PENDING_CHANGES => self.errands_awaited = false,
+            PENDING_CHANGES => self.polling = false,
             _ => {}
         }
     }

@@ -27,11 +27,11 @@ impl ConnectionAddress {
         (self.index, self.task) == (other.index, other.task)
     }
 
-    /// Tells the connection something; dropped if it is gone by then.
+    /// Sends the connection a message. A connection that is gone by then drops it.
     ///
     /// # Errors
     /// Its shard's mailbox has no room now.
-    pub(crate) fn tell<T: Send + 'static>(&self, message: T) -> Result<(), Full> {
+    pub(crate) fn send<T: Send + 'static>(&self, message: T) -> Result<(), Full> {
         self.shard.send(self.task, Box::new(message))
     }
 }

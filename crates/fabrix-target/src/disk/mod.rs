@@ -369,7 +369,7 @@ impl Inner {
                 if member.role == Role::Controller {
                     // One whose mailbox is full finds it with its host's next command, a keep-alive
                     // at the latest.
-                    let _found_later = member.place.tell(ConnectionOrder::Noticed);
+                    let _found_later = member.place.send(ConnectionOrder::Noticed);
                 }
             }
         }

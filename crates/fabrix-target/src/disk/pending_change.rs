@@ -113,7 +113,7 @@ impl PendingChange {
                             why: *why,
                             _until_quiet: Arc::clone(hold),
                         };
-                        place.tell(stop).is_err()
+                        place.send(stop).is_err()
                     });
                     // Exclusive access also says that what others did before they let go is seen
                     // here.

@@ -256,7 +256,7 @@ impl Session {
                 Who::ColdReset(id, untold) => {
                     let sessions = &context.local.shared.sessions;
                     let untold = untold.get_or_insert_with(|| sessions.others(&self.me.place));
-                    untold.retain(|place| place.tell(ConnectionOrder::Close(COLD_RESET)).is_err());
+                    untold.retain(|place| place.send(ConnectionOrder::Close(COLD_RESET)).is_err());
                     if !untold.is_empty() {
                         return true;
                     }

@@ -8,7 +8,8 @@ use fabrix_proto::iscsi::tcp::Tcp;
 use fabrix_rt::{Shard, Socket};
 use fabrix_transport::{Stream, pass};
 
-use super::connection::{Connection, Ends};
+use super::connection::Iscsi;
+use crate::connection::{Accepted, Connection};
 use crate::lifecycle::STREAM;
 use crate::local::Local;
 use crate::shared::Arrival;
@@ -32,18 +33,12 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
     let slots = usize::from(limits.slots());
     let mut stream = Stream::new(machine, socket, task, STREAM, slots);
     stream.set_answering();
-    let ends = Ends {
+    let accepted = Accepted {
         peer: arrival.peer,
         address: stream.socket().local_addr().ok(),
+        unauthenticated_peer: Some(arrival.unauthenticated_peer),
     };
-    Connection::begin(
-        shard,
-        task,
-        stream,
-        ends,
-        arrival.unauthenticated_peer,
-        local,
-    );
+    Connection::begin(shard, task, stream, accepted, Iscsi::default(), local);
 }
 
 /// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.

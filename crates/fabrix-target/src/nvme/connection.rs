@@ -1,43 +1,38 @@
-//! One connection of a host, from accept to the last byte.
+//! The connections of hosts: NVMe's part of a connection.
 //!
-//! Knows the lifecycle of a connection: unknown until its Connect command (`connect`), then an
-//! admin or an I/O queue, then ending (`ending`); `news` is what connections tell each other
-//! meanwhile. What commands mean is in `admin` and `io`. An unknown peer has a deadline, a small
-//! buffer, and no disk.
+//! A connection has no role until its Connect command (`connect`). Then it is an admin queue or an
+//! I/O queue, until it ends (`ending`). `news` has the messages between connections, `admin` and
+//! `io` the commands. An unauthenticated peer has a deadline, a small buffer, and no disk.
 
 mod connect;
 mod ending;
 mod news;
 
-use std::any::Any;
-use std::cell::RefCell;
-use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use fabrix_proto::nvme::fabrics::FabricsCommand;
 use fabrix_proto::nvme::queue::{ControllerEvent, Transfer};
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::{Claim, Nanos, Settled, Slot};
-use fabrix_rt::{Completion, Shard, Task, TaskId};
+use fabrix_rt::{Completion, Shard};
+use fabrix_transport::Ended;
 
 use super::admin::{Admin, After};
 use super::context::Queue;
-use super::io::IoQueue;
-use crate::command_table::Waiting;
+use super::io::{IoQueue, Work};
+use crate::command_table::CommandTable;
+use crate::connection::{Connection, Protocol};
 use crate::context::CommandContext;
 use crate::disk::Stop;
-use crate::lifecycle::{EVENTS_AT_ONCE, Lifecycle, PENDING_CHANGES, RETRY, SHUTTING_DOWN, Stage};
+use crate::lifecycle::Stage;
 use crate::local::Local;
 use crate::registry::{ConnectionAddress, ConnectionOrder, Traffic};
-use crate::requests::{DISK_SLOTS, Requests};
-use crate::unauthenticated_peers::UnauthenticatedPeer;
+use crate::requests::Requests;
 use ending::CONTROLLER_GONE;
-use news::TELL;
 
-/// What a connection is.
+/// The role of a connection.
 enum Role {
-    /// Nobody yet: only Connect may come.
+    /// No role: only Connect is allowed.
     Unknown {
         /// The Connect whose data is being fetched, and the length of the data in bytes.
         connecting: Option<(Claim, (SubmissionEntry, u32))>,
@@ -51,97 +46,28 @@ enum Role {
     },
 }
 
-/// What a transport knows of a connection that was accepted.
-pub(crate) struct Ends {
-    /// Address of the host.
-    pub(crate) peer: SocketAddr,
-    /// Address of ours to which the host has connected, if the system tells it.
-    pub(crate) address: Option<SocketAddr>,
-    /// Most data in bytes that the host is told to send within a command's capsule.
-    pub(crate) in_capsule_bytes: u32,
-}
-
-/// The task of one connection.
-pub(crate) struct Connection<Q> {
-    lifecycle: Lifecycle,
-    stream: Q,
-    local: Rc<Local>,
+/// NVMe's part of a connection.
+pub(crate) struct Nvme {
     role: Role,
-    requests: Requests,
-    ends: Ends,
-    /// There until it has said who it is.
-    unauthenticated_peer: Option<UnauthenticatedPeer>,
-    /// Events may be waiting in the stream that were not taken yet.
-    has_more: bool,
-    /// What others are to be told, as soon as their mailboxes have room.
-    untold: Vec<(ConnectionAddress, ConnectionOrder)>,
+    /// Most data in bytes that the host may send within a command's capsule.
+    in_capsule_bytes: u32,
+    /// Orders for other connections whose mailboxes had no room.
+    unsent: Vec<(ConnectionAddress, ConnectionOrder)>,
 }
 
-impl<Q: Queue> Connection<Q> {
-    /// Begins the lifecycle of an accepted connection, as `task`.
-    pub(crate) fn begin(
-        shard: &mut Shard,
-        task: TaskId,
-        stream: Q,
-        ends: Ends,
-        unauthenticated_peer: UnauthenticatedPeer,
-        local: &Rc<Local>,
-    ) {
-        let at = shard.now() + local.shared.deadlines.connect;
-        let connection = Rc::new(RefCell::new(Self {
-            lifecycle: Lifecycle::new(task, local),
-            stream,
-            local: Rc::clone(local),
+impl Nvme {
+    /// A connection without a role.
+    pub(crate) fn new(in_capsule_bytes: u32) -> Self {
+        Self {
             role: Role::Unknown { connecting: None },
-            requests: Requests::default(),
-            ends,
-            unauthenticated_peer: Some(unauthenticated_peer),
-            has_more: false,
-            untold: Vec::new(),
-        }));
-        local.joined(task);
-        shard.install(task, Rc::clone(&connection) as Rc<RefCell<dyn Task>>);
-        let mut connection = connection.borrow_mut();
-        connection.lifecycle.set_deadline(shard, at);
-        connection.flush(shard);
-    }
-
-    /// Takes events until none is left, the peer does not read its answers, or others should have
-    /// their turn.
-    fn take_events(&mut self, shard: &mut Shard) {
-        self.has_more = false;
-        for _ in 0..EVENTS_AT_ONCE {
-            if self.lifecycle.phase >= Stage::Parting {
-                return;
-            }
-            if self.stream.backlogged() {
-                break;
-            }
-            match self.stream.next() {
-                Ok(Some(event)) => self.event(shard, event),
-                Ok(None) => return,
-                Err(ended) => return self.ended(shard, &ended),
-            }
-        }
-        self.has_more = true;
-    }
-
-    fn event(&mut self, shard: &mut Shard, event: ControllerEvent) {
-        match event {
-            ControllerEvent::Command {
-                claim,
-                transfer,
-                intact,
-            } => {
-                self.command(shard, claim, transfer, intact);
-            }
-            ControllerEvent::Fetched { slot, intact } => self.fetched(shard, slot, intact),
-            ControllerEvent::Released { slot } => drop(self.stream.release(slot)),
-            ControllerEvent::Terminated => self.goodbye(shard),
+            in_capsule_bytes,
+            unsent: Vec::new(),
         }
     }
+}
 
-    /// A command has come.
+impl<Q: Queue> Connection<Q, Nvme> {
+    /// Handles a command.
     fn command(
         &mut self,
         shard: &mut Shard,
@@ -149,7 +75,7 @@ impl<Q: Queue> Connection<Q> {
         transfer: Transfer,
         intact: bool,
     ) -> Settled {
-        let draining = self.lifecycle.phase == Stage::Draining;
+        let draining = self.lifecycle.stage == Stage::Draining;
         let is_fabrics = self.stream.entry().is_fabrics();
         let (role, mut context) = self.at_work(shard);
         match role {
@@ -168,11 +94,11 @@ impl<Q: Queue> Connection<Q> {
                 self.after_admin(shard, after);
                 settled
             }
-            Role::Unknown { .. } => self.stranger_asks(shard, claim, transfer),
+            Role::Unknown { .. } => self.unauthenticated_command(shard, claim, transfer),
         }
     }
 
-    /// The data that a slot asked for is here.
+    /// All data that a command fetched has arrived.
     fn fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
         let (role, mut context) = self.at_work(shard);
         match role {
@@ -185,7 +111,7 @@ impl<Q: Queue> Connection<Q> {
         }
     }
 
-    /// Fabrics commands of an I/O queue: it may leave, and no more.
+    /// Handles the Fabrics commands of an I/O queue. Only Disconnect is allowed.
     fn io_fabrics(&mut self, shard: &mut Shard, claim: Claim) -> Settled {
         let (_, mut context) = self.at_work(shard);
         match FabricsCommand::parse(context.stream.entry()) {
@@ -199,19 +125,19 @@ impl<Q: Queue> Connection<Q> {
         }
     }
 
-    /// What an admin command means for the rest of its controller.
+    /// Carries out what an admin command means for the rest of its controller.
     fn after_admin(&mut self, shard: &mut Shard, after: After) {
-        let Role::Admin(admin) = &mut self.role else {
+        let Role::Admin(admin) = &mut self.protocol.role else {
             return;
         };
         let registry = &self.local.shared.registry;
         match after {
-            After::Nothing if self.lifecycle.phase != Stage::Open => {}
+            After::Nothing if self.lifecycle.stage != Stage::Open => {}
             After::Nothing => registry.enable(admin.id(), admin.is_ready()),
             After::Quiesce => match registry.quiesce(admin.id()) {
                 Some(queues) => {
                     admin.queues_are_ending();
-                    self.tell(shard, queues, ConnectionOrder::Close(CONTROLLER_GONE));
+                    self.send_order(shard, queues, ConnectionOrder::Close(CONTROLLER_GONE));
                 }
                 None => admin.quiesced(),
             },
@@ -220,12 +146,12 @@ impl<Q: Queue> Connection<Q> {
         self.watch(shard);
     }
 
-    /// Sets the deadline that the connection's role asks for; one that is ending has another.
+    /// Sets the deadline of the connection's role. A connection that ends has another deadline.
     fn watch(&mut self, shard: &mut Shard) {
-        if self.lifecycle.phase != Stage::Open {
+        if self.lifecycle.stage != Stage::Open {
             return;
         }
-        let at = match &self.role {
+        let at = match &self.protocol.role {
             Role::Admin(admin) => admin.deadline().map(|at| fabrix_rt::Nanos(at.0)),
             Role::Unknown { .. } | Role::Io { .. } => None,
         };
@@ -235,179 +161,165 @@ impl<Q: Queue> Connection<Q> {
         }
     }
 
-    /// The deadline of a connection that is not ending has passed: the keep-alive's, or a
-    /// unauthenticated_peer's.
-    fn overdue(&mut self, shard: &mut Shard) {
-        match &mut self.role {
-            Role::Admin(admin) => match admin.expired(Nanos(shard.now().0)) {
-                true => self.expire(shard),
-                false => self.watch(shard),
-            },
-            Role::Unknown { .. } => self.silent(shard),
-            Role::Io { .. } => self.end(shard),
-        }
-    }
-
-    fn disk_answered(&mut self, shard: &mut Shard, number: u32, completion: Completion) {
-        let Some(slot) = self.requests.ended(number) else {
-            return;
-        };
-        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
-            queue.disk_answered(&mut context, slot, completion);
-        }
-        if self.lifecycle.phase == Stage::Draining {
-            // The host's part, to read the answer, begins only now.
-            self.lifecycle.await_parting(shard);
-        }
-    }
-
-    /// Tries again what a busy disk refused, unless nobody waits for it any more.
-    fn retry(&mut self, shard: &mut Shard) {
-        if self.lifecycle.phase >= Stage::Ending {
-            return;
-        }
-        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
-            queue.retry(&mut context);
-        }
-        shard.flush_later(self.lifecycle.task);
-    }
-
-    /// Goes on with what pauses, unless nobody waits for it any more.
-    fn go_on(&mut self, shard: &mut Shard) {
-        if self.lifecycle.phase >= Stage::Ending {
-            return;
-        }
-        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
-            queue.go_on(&mut context);
-        }
-    }
-
-    /// Looks at what takes more than one turn, unless nobody waits for it any more.
-    fn run_pending_changes(&mut self, shard: &mut Shard) {
-        if self.lifecycle.phase >= Stage::Parting {
-            return;
-        }
-        let (role, mut context) = self.at_work(shard);
-        match role {
-            Role::Io { queue, .. } => queue.run_pending_changes(&mut context),
-            Role::Admin(admin) => admin.run_pending_changes(&mut context),
-            Role::Unknown { .. } => {}
-        }
-        shard.flush_later(self.lifecycle.task);
-    }
-
-    /// Makes sure that it looks again at what no ending of its own will wake it for.
-    fn look_again(&mut self, shard: &mut Shard) {
-        let (is_paused, is_stalled, has_pending_changes) = match &self.role {
-            Role::Io { queue, .. } => (
-                queue.commands.is_paused(),
-                queue.commands.is_stalled(),
-                queue.has_pending_changes(),
-            ),
-            Role::Admin(admin) => (false, false, admin.has_pending_changes()),
-            Role::Unknown { .. } => (false, false, false),
-        };
-        if is_paused {
-            self.lifecycle.go_on_next_turn(shard);
-        }
-        if is_stalled {
-            self.lifecycle.retry_soon(shard);
-        }
-        if has_pending_changes {
-            self.lifecycle.look_again_soon(shard);
-        }
-    }
-
-    /// What the connection is, and what it works with.
+    /// The role, and the context of its commands.
     fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> (&'a mut Role, CommandContext<'a, Q>) {
-        let context = CommandContext {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.lifecycle.task,
-            requests: &mut self.requests,
-        };
-        (&mut self.role, context)
+        let (nvme, context) = self.work(shard);
+        (&mut nvme.role, context)
     }
 }
 
-impl<Q: Queue> Task for Connection<Q> {
-    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let outcome = match slot {
-            slot if slot < DISK_SLOTS => self.stream.completed(slot, completion),
-            slot => {
-                self.disk_answered(shard, slot, completion);
-                Ok(())
-            }
-        };
-        match outcome {
-            Ok(()) if self.has_more => {}
-            Ok(()) => self.take_events(shard),
-            Err(ended) => self.lost(shard, &ended),
-        }
-        if self.lifecycle.phase >= Stage::Ending {
-            self.leave_when_quiet(shard);
-        } else {
-            shard.flush_later(self.lifecycle.task);
+impl<Q: Queue> Protocol<Q> for Nvme {
+    type Commands = IoQueue;
+
+    fn begin(connection: &mut Connection<Q, Self>, shard: &mut Shard) {
+        let at = shard.now() + connection.local.shared.deadlines.connect;
+        connection.lifecycle.set_deadline(shard, at);
+    }
+
+    fn event(connection: &mut Connection<Q, Self>, shard: &mut Shard, event: ControllerEvent) {
+        match event {
+            ControllerEvent::Command {
+                claim,
+                transfer,
+                intact,
+            } => drop(connection.command(shard, claim, transfer, intact)),
+            ControllerEvent::Fetched { slot, intact } => connection.fetched(shard, slot, intact),
+            ControllerEvent::Released { slot } => drop(connection.stream.release(slot)),
+            ControllerEvent::Terminated => connection.terminated(shard),
         }
     }
 
-    fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        self.lifecycle.passed(slot);
-        match slot {
-            RETRY => self.retry(shard),
-            PENDING_CHANGES => self.run_pending_changes(shard),
-            TELL => {
-                self.tell_again(shard);
-                self.leave_when_quiet(shard);
-            }
-            _ => match self.lifecycle.phase {
-                Stage::Open => self.overdue(shard),
-                Stage::Draining if self.waits_for_others() => self.lifecycle.await_parting(shard),
-                Stage::Ending => self.abandon(shard),
-                _ => self.end(shard),
+    fn order(connection: &mut Connection<Q, Self>, shard: &mut Shard, order: ConnectionOrder) {
+        match order {
+            ConnectionOrder::Quiesced => connection.quiesced(shard),
+            ConnectionOrder::Served => connection.serve(shard),
+            ConnectionOrder::Announced => connection.announce(shard),
+            ConnectionOrder::Noticed => connection.noticed(shard),
+            ConnectionOrder::Drain | ConnectionOrder::Close(_) => {}
+        }
+    }
+
+    /// The keep-alive has expired, or an unauthenticated peer has sent no Connect in time.
+    fn overdue(connection: &mut Connection<Q, Self>, shard: &mut Shard) {
+        match &mut connection.protocol.role {
+            Role::Admin(admin) => match admin.expired(Nanos(shard.now().0)) {
+                true => connection.expire(shard),
+                false => connection.watch(shard),
             },
+            Role::Unknown { .. } => connection.silent(shard),
+            Role::Io { .. } => connection.end(shard),
         }
     }
 
-    fn flush(&mut self, shard: &mut Shard) {
-        if self.has_more {
-            self.take_events(shard);
-        }
-        if self.lifecycle.goes_on() {
-            self.go_on(shard);
-        }
-        if self.lifecycle.phase >= Stage::Ending {
-            return;
-        }
-        if let Err(ended) = self.stream.flush(shard) {
-            return self.lost(shard, &ended);
-        }
-        if self.has_more && !self.stream.backlogged() {
-            shard.flush_later(self.lifecycle.task);
-        }
-        self.look_again(shard);
-        if self.lifecycle.phase == Stage::Draining && !self.is_busy() && self.stream.is_drained() {
-            self.end(shard);
-        }
+    fn expired(connection: &mut Connection<Q, Self>, shard: &mut Shard) {
+        connection.send_again(shard);
+        connection.leave_when_quiet(shard);
     }
 
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        let message = match message.downcast::<Stop>() {
-            Ok(stop) => return self.stop(shard, *stop),
-            Err(other) => other,
-        };
-        match message.downcast_ref() {
-            Some(ConnectionOrder::Drain) => self.drain(shard, SHUTTING_DOWN),
-            Some(ConnectionOrder::Close(why)) => {
-                self.lifecycle.ends_because(*why);
-                self.end(shard);
+    fn violated(connection: &mut Connection<Q, Self>, shard: &mut Shard, what: String) {
+        connection.notice_violation(what);
+        connection.retire(shard);
+    }
+
+    fn lost(connection: &mut Connection<Q, Self>, ended: &Ended) {
+        let lifecycle = &mut connection.lifecycle;
+        match &connection.protocol.role {
+            Role::Admin(admin) if matches!(ended, Ended::Closed) && !admin.is_ready() => {
+                lifecycle.ends_well("it disconnected");
             }
-            Some(ConnectionOrder::Quiesced) => self.quiesced(shard),
-            Some(ConnectionOrder::Served) => self.serve(shard),
-            Some(ConnectionOrder::Announced) => self.announce(shard),
-            Some(ConnectionOrder::Noticed) => self.noticed(shard),
-            None => debug_assert!(false, "connections are told these things only"),
+            _ => lifecycle.ends_with_stream(ended),
+        }
+        if matches!(ended, Ended::Socket(_)) {
+            connection.notice_queue_lost();
+        }
+    }
+
+    /// An admin queue stays until its I/O queues have drained.
+    fn drain(connection: &mut Connection<Q, Self>, shard: &mut Shard) {
+        let (role, mut context) = connection.at_work(shard);
+        let registry = &context.local.shared.registry;
+        match role {
+            Role::Io { queue, .. } => queue.drain(&mut context),
+            Role::Admin(admin) if registry.quiesce(admin.id()).is_some() => {
+                admin.queues_are_ending();
+            }
+            Role::Admin(_) | Role::Unknown { .. } => {}
+        }
+    }
+
+    fn close(connection: &mut Connection<Q, Self>, shard: &mut Shard) {
+        if let Role::Io { queue, .. } = &mut connection.protocol.role {
+            queue.close();
+        }
+        connection.retire(shard);
+    }
+
+    fn leave(connection: &mut Connection<Q, Self>, shard: &mut Shard) -> bool {
+        connection.leave_role(shard);
+        connection.protocol.unsent.is_empty()
+    }
+
+    fn commands(&mut self) -> Option<&mut IoQueue> {
+        match &mut self.role {
+            Role::Io { queue, .. } => Some(queue),
+            Role::Admin(_) | Role::Unknown { .. } => None,
+        }
+    }
+
+    fn table(&self) -> Option<&CommandTable<Work>> {
+        match &self.role {
+            Role::Io { queue, .. } => Some(&queue.commands),
+            Role::Admin(_) | Role::Unknown { .. } => None,
+        }
+    }
+
+    fn disk_answered(&mut self, context: &mut CommandContext<'_, Q>, slot: Slot, end: Completion) {
+        if let Role::Io { queue, .. } = &mut self.role {
+            queue.disk_answered(context, slot, end);
+        }
+    }
+
+    fn stop(&mut self, context: &mut CommandContext<'_, Q>, stop: Stop) {
+        if let Role::Io { queue, .. } = &mut self.role {
+            queue.stop(context, stop);
+        }
+    }
+
+    fn run_pending_changes(&mut self, context: &mut CommandContext<'_, Q>) {
+        match &mut self.role {
+            Role::Io { queue, .. } => queue.run_pending_changes(context),
+            Role::Admin(admin) => admin.run_pending_changes(context),
+            Role::Unknown { .. } => {}
+        }
+    }
+
+    fn has_pending_changes(&self) -> bool {
+        match &self.role {
+            Role::Io { queue, .. } => queue.has_pending_changes(),
+            Role::Admin(admin) => admin.has_pending_changes(),
+            Role::Unknown { .. } => false,
+        }
+    }
+
+    fn waits_for_others(&self) -> bool {
+        match &self.role {
+            Role::Io { queue, .. } => queue.waits_for_others(),
+            Role::Admin(admin) => admin.has_ending_queues() || admin.has_pending_changes(),
+            Role::Unknown { .. } => false,
+        }
+    }
+
+    fn is_busy(&self, queue: &Q) -> bool {
+        match &self.role {
+            Role::Io { .. } => queue.slots_in_use() > 0,
+            Role::Admin(admin) => admin.is_busy(),
+            Role::Unknown { .. } => false,
+        }
+    }
+
+    fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
+        if let Role::Io { queue, .. } = &mut self.role {
+            queue.abandon_all(local, requests);
         }
     }
 }

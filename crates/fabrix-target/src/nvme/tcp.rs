@@ -6,7 +6,8 @@ use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
 use fabrix_rt::{Shard, Socket, local_peer};
 use fabrix_transport::{Stream, pass};
 
-use super::connection::{Connection, Ends};
+use super::connection::Nvme;
+use crate::connection::{Accepted, Connection};
 use crate::lifecycle::STREAM;
 use crate::local::Local;
 use crate::shared::Arrival;
@@ -32,19 +33,13 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
     let machine = Target::new(limits, pass::crc32c);
     let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(slots));
     stream.set_answering();
-    let ends = Ends {
+    let accepted = Accepted {
         peer: arrival.peer,
         address: stream.socket().local_addr().ok(),
-        in_capsule_bytes: IN_CAPSULE_BYTES.min(most_pdu_bytes),
+        unauthenticated_peer: Some(arrival.unauthenticated_peer),
     };
-    Connection::begin(
-        shard,
-        task,
-        stream,
-        ends,
-        arrival.unauthenticated_peer,
-        local,
-    );
+    let nvme = Nvme::new(IN_CAPSULE_BYTES.min(most_pdu_bytes));
+    Connection::begin(shard, task, stream, accepted, nvme, local);
 }
 
 /// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of

@@ -20,7 +20,8 @@ use fabrix_rt::{Completion, HugePages, Loan, Shard, ShardConfig, TaskId, Wait};
 use zerocopy::{IntoBytes, transmute};
 
 use self::messages::{Messages, Wire};
-use super::connection::{Connection, Ends};
+use super::connection::Nvme;
+use crate::connection::{Accepted, Connection};
 use crate::local::Local;
 use crate::shared::Shared;
 use crate::{Catalog, Deadlines, Export, Limits, SubsystemConfig, TargetConfig};
@@ -98,16 +99,16 @@ impl Stage {
     fn dial(&mut self, stable: bool) -> Host {
         let wire = Rc::new(RefCell::new(Wire::default()));
         let peer = SocketAddr::from(([192, 0, 2, 1], 4420));
-        let ends = Ends {
-            peer,
-            address: None,
-            in_capsule_bytes: 4096,
-        };
         let shared = &self.local.shared;
         let unauthenticated_peer = shared
             .unauthenticated_peers
             .meet(peer.ip())
             .expect("room for one");
+        let accepted = Accepted {
+            peer,
+            address: None,
+            unauthenticated_peer: Some(unauthenticated_peer),
+        };
         shared.connected();
         let task = self.shard.reserve();
         let queue = Messages::new(&wire, 32, stable);
@@ -115,8 +116,8 @@ impl Stage {
             &mut self.shard,
             task,
             queue,
-            ends,
-            unauthenticated_peer,
+            accepted,
+            Nvme::new(4096),
             &self.local,
         );
         Host {

@@ -12,34 +12,35 @@ use fabrix_proto::iscsi::target::{Scope, TargetLimits};
 use fabrix_proto::portal::{Portal, canonical};
 use fabrix_rt::Shard;
 
-use super::{Connection, ENTER};
+use super::{Connection, Iscsi};
+use crate::connection::Protocol as _;
 use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::session::Session;
 use crate::iscsi::sessions::Entering;
 use crate::iscsi::targets::IscsiTarget;
 use crate::iscsi::units::PORTAL_GROUP_TAG;
-use crate::lifecycle::Stage;
+use crate::lifecycle::{PROTOCOL_TIMER, Stage};
 use crate::registry::{ConnectionAddress, ConnectionOrder};
 use crate::{Notice, Protocol};
 
-impl<C: SessionCarrier> Connection<C> {
+impl<C: SessionCarrier> Connection<C, Iscsi> {
     /// Somebody wants to log in.
     pub(super) fn authorize(&mut self, shard: &mut Shard) {
         let leading = self.stream.endpoint().leading();
-        self.claim = leading.map(|leading| leading.initiator.clone());
+        self.protocol.initiator = leading.map(|leading| leading.initiator.clone());
         let admission = self.admission();
         let (target, mut out) = self.stream.speak();
         let event = target.admit(admission, &mut out);
         drop(out);
         if let Some(event) = event {
-            self.event(shard, event);
+            Iscsi::event(self, shard, event);
         }
     }
 
     /// Whether who wants to log in may, and what it must prove.
     fn admission(&self) -> Admission {
         let leading = self.stream.endpoint().leading();
-        let Some(leading) = leading.filter(|_| self.lifecycle.phase == Stage::Open) else {
+        let Some(leading) = leading.filter(|_| self.lifecycle.stage == Stage::Open) else {
             return Admission::Refuse(LoginStatus::UNAVAILABLE);
         };
         let catalog = self.local.served();
@@ -53,10 +54,10 @@ impl<C: SessionCarrier> Connection<C> {
                 auth,
             }),
             Err(why) => {
-                let peer = self.ends.peer;
-                let who = self.claim.as_deref().map(str::to_owned);
+                let peer = self.accepted.peer;
+                let who = self.protocol.initiator.as_deref().map(str::to_owned);
                 let refused = Notice::Refused { peer, who, why };
-                self.local.shared.notice(&refused);
+                self.notice(&refused);
                 Admission::Refuse(LoginStatus::TARGET_ERROR)
             }
         }
@@ -69,12 +70,12 @@ impl<C: SessionCarrier> Connection<C> {
             return;
         };
         let place = self.local.place(self.lifecycle.task);
-        let number = if self.lifecycle.phase != Stage::Open {
+        let number = if self.lifecycle.stage != Stage::Open {
             Err(LoginStatus::UNAVAILABLE)
         } else {
             match self.local.shared.sessions.enter(leading, place) {
                 Entering::Entered(tsih) => {
-                    self.tsih = Some(tsih);
+                    self.protocol.tsih = Some(tsih);
                     Ok(tsih)
                 }
                 Entering::Full => Err(LoginStatus::OUT_OF_RESOURCES),
@@ -85,7 +86,7 @@ impl<C: SessionCarrier> Connection<C> {
         let event = target.enter(number, &mut out);
         drop(out);
         if let Some(event) = event {
-            self.event(shard, event);
+            Iscsi::event(self, shard, event);
         }
     }
 
@@ -96,19 +97,19 @@ impl<C: SessionCarrier> Connection<C> {
             .shard
             .send(older.task, Box::new(ConnectionOrder::Close(REPLACED)));
         let at = shard.now() + ENTER_AFTER;
-        self.lifecycle.set_timer(shard, ENTER, at);
+        self.lifecycle.set_timer(shard, PROTOCOL_TIMER, at);
     }
 
     pub(super) fn logged_in(&mut self, shard: &mut Shard) {
         let Some(session) = self.stream.endpoint().session() else {
             return;
         };
-        self.unauthenticated_peer = None;
+        self.accepted.unauthenticated_peer = None;
         let (leading, tsih) = (&session.leading, session.tsih);
-        self.local.shared.notice(&Notice::LoggedIn {
+        self.notice(&Notice::LoggedIn {
             initiator: leading.initiator.to_string(),
             session: tsih.get(),
-            peer: self.ends.peer,
+            peer: self.accepted.peer,
         });
         let catalog = self.local.served();
         let Ok(target) = catalog.iscsi_targets.admit(leading) else {
@@ -120,7 +121,7 @@ impl<C: SessionCarrier> Connection<C> {
         if !leading.discovery {
             let slots = usize::from(TargetLimits::default().slots());
             let place = self.local.place(self.lifecycle.task);
-            self.session = Some(Box::new(Session::new(
+            self.protocol.session = Some(Box::new(Session::new(
                 place,
                 leading,
                 Arc::clone(&target.units),
@@ -144,7 +145,7 @@ impl<C: SessionCarrier> Connection<C> {
             Scope::Named(wanted) => **wanted == **name,
         });
         let names: Vec<_> = asked.collect();
-        let here = self.ends.address;
+        let here = self.accepted.address;
         let told =
             |portal: Portal| here.map_or(Some(portal.address), |here| portal.seen_from(here));
         let portals = catalog.portals(Protocol::Iscsi).into_iter();
@@ -167,7 +168,10 @@ impl<C: SessionCarrier> Connection<C> {
             return;
         };
         let catalog = self.local.served();
-        match (catalog.iscsi_targets.admit(leading), &mut self.session) {
+        match (
+            catalog.iscsi_targets.admit(leading),
+            &mut self.protocol.session,
+        ) {
             (Err(_), _) => {
                 self.lifecycle
                     .ends_because(catalog.iscsi_targets.why_not(leading));

@@ -13,7 +13,7 @@ use fabrix_proto::nvme::subsystem::{Authorized, Refused};
 use fabrix_proto::{Claim, Nanos, Settled, Slot};
 use fabrix_rt::Shard;
 
-use super::{Connection, Role};
+use super::{Connection, Nvme, Role};
 use crate::Notice;
 use crate::catalog::{Snapshot, States};
 use crate::disk::{Member, Role as MemberRole};
@@ -23,9 +23,9 @@ use crate::nvme::context::Queue;
 use crate::nvme::io::{IoQueue, Owner};
 use crate::registry::{HostName, JoinError};
 
-impl<Q: Queue> Connection<Q> {
+impl<Q: Queue> Connection<Q, Nvme> {
     /// A command of somebody who has not said who it is: only Connect is taken.
-    pub(super) fn stranger_asks(
+    pub(super) fn unauthenticated_command(
         &mut self,
         shard: &mut Shard,
         claim: Claim,
@@ -101,9 +101,9 @@ impl<Q: Queue> Connection<Q> {
     }
 
     fn refused(&self, who: Option<String>, why: String) {
-        let peer = self.ends.peer;
+        let peer = self.accepted.peer;
         let refused = Notice::Refused { peer, who, why };
-        self.local.shared.notice(&refused);
+        self.notice(&refused);
     }
 
     /// Makes of the connection the queue that it asks for; tells the id of the controller. `host`
@@ -134,7 +134,7 @@ impl<Q: Queue> Connection<Q> {
         } else {
             self.become_io(&connect, view, states)?
         };
-        self.unauthenticated_peer = None;
+        self.accepted.unauthenticated_peer = None;
         let flow_control = !connect.disable_sq_flow_control;
         self.stream
             .set_queue(connect.is_admin(), connect.queue_entries, flow_control);
@@ -145,7 +145,7 @@ impl<Q: Queue> Connection<Q> {
     fn view(&self, connect: &Connect, catalog: &Snapshot) -> Result<Authorized, Refused> {
         let inventory = &catalog.inventory;
         let view = inventory.authorize(&connect.subsystem, &connect.host)?;
-        let Some(address) = self.ends.address else {
+        let Some(address) = self.accepted.address else {
             return Ok(view);
         };
         if address.port() == DISCOVERY_PORT && !view.is_discovery() {
@@ -181,7 +181,7 @@ impl<Q: Queue> Connection<Q> {
             ))?;
         let disk_views = (member, states);
         let now = Nanos(shard.now().0);
-        let limits = controller_limits(most, self.ends.in_capsule_bytes);
+        let limits = controller_limits(most, self.protocol.in_capsule_bytes);
         let admin = Admin::new(
             (controller, traffic),
             connect,
@@ -190,11 +190,11 @@ impl<Q: Queue> Connection<Q> {
             disk_views,
             now,
         );
-        self.role = Role::Admin(Box::new(admin));
+        self.protocol.role = Role::Admin(Box::new(admin));
         shared.notice(&Notice::Connected {
             host: connect.host.to_string(),
             controller,
-            peer: self.ends.peer,
+            peer: self.accepted.peer,
         });
         Ok(controller)
     }
@@ -222,7 +222,7 @@ impl<Q: Queue> Connection<Q> {
         };
         let slots = usize::from(most.max_queue_entries);
         let queue = IoQueue::new(view, io_limits(most), owner, states, slots);
-        self.role = Role::Io {
+        self.protocol.role = Role::Io {
             queue: Box::new(queue),
             controller,
             qid,

@@ -1,55 +1,54 @@
-//! What connections tell each other, and what the config task of their shard tells them.
+//! Orders between connections, and orders of the shard's config task.
 //!
-//! A part of `connection`. A mailbox may be full: what it had no room for is told again soon, and
-//! the task stays for that long.
+//! A part of `connection`. An order for which a mailbox has no room is sent again soon, and the task
+//! stays until then.
 
 use std::time::Duration;
 
 use fabrix_rt::Shard;
 
-use super::{Connection, Role};
-use crate::disk::Stop;
-use crate::lifecycle::{OWN_SLOTS, Stage};
+use super::{Connection, Nvme, Role};
+use crate::lifecycle::{PROTOCOL_TIMER, Stage};
 use crate::nvme::context::Queue;
 use crate::registry::{ConnectionAddress, ConnectionOrder};
 
-impl<Q: Queue> Connection<Q> {
-    /// Tells other connections something; those whose mailbox is full are told soon.
-    pub(super) fn tell(
+impl<Q: Queue> Connection<Q, Nvme> {
+    /// Sends an order to other connections, later where a mailbox is full.
+    pub(super) fn send_order(
         &mut self,
         shard: &mut Shard,
-        places: impl IntoIterator<Item = ConnectionAddress>,
-        told: ConnectionOrder,
+        addresses: impl IntoIterator<Item = ConnectionAddress>,
+        order: ConnectionOrder,
     ) {
-        self.untold
-            .extend(places.into_iter().map(|place| (place, told)));
-        self.tell_again(shard);
+        let orders = addresses.into_iter().map(|address| (address, order));
+        self.protocol.unsent.extend(orders);
+        self.send_again(shard);
     }
 
-    /// Tries once more to tell what mailboxes had no room for.
-    pub(super) fn tell_again(&mut self, shard: &mut Shard) {
-        self.untold
-            .retain(|(place, told)| place.tell(*told).is_err());
-        if !self.untold.is_empty() {
-            let at = shard.now() + TELL_AFTER;
-            self.lifecycle.set_timer(shard, TELL, at);
+    /// Sends the orders again for which mailboxes had no room.
+    pub(super) fn send_again(&mut self, shard: &mut Shard) {
+        let unsent = &mut self.protocol.unsent;
+        unsent.retain(|(address, order)| address.send(*order).is_err());
+        if !unsent.is_empty() {
+            let at = shard.now() + SEND_AFTER;
+            self.lifecycle.set_timer(shard, PROTOCOL_TIMER, at);
         }
     }
 
-    /// An I/O queue sees what its shard serves now. One whose host may no more be here ends with
-    /// its controller, and at once.
+    /// Gives an I/O queue the catalog that its shard serves now. The queue of a host that may not
+    /// connect any more ends at once, and its controller with it.
     pub(super) fn serve(&mut self, shard: &mut Shard) {
-        if let Role::Io { queue, .. } = &mut self.role
+        if let Role::Io { queue, .. } = &mut self.protocol.role
             && queue.refresh(&self.local.served()).is_err()
         {
             self.end(shard);
         }
     }
 
-    /// An admin queue sees what is announced now, and tells its host what has changed. One that
-    /// cannot go on ends.
+    /// Gives an admin queue the catalog that is announced now. The queue reports the changes to its
+    /// host, or ends if it cannot continue.
     pub(super) fn announce(&mut self, shard: &mut Shard) {
-        if self.lifecycle.phase != Stage::Open {
+        if self.lifecycle.stage != Stage::Open {
             return;
         }
         let (Role::Admin(admin), mut context) = self.at_work(shard) else {
@@ -64,27 +63,17 @@ impl<Q: Queue> Connection<Q> {
         }
     }
 
-    /// The I/O queues of a controller that was reset or shut down are gone.
+    /// All I/O queues of a controller that was reset or shut down have ended.
     pub(super) fn quiesced(&mut self, shard: &mut Shard) {
-        if let Role::Admin(admin) = &mut self.role {
+        if let Role::Admin(admin) = &mut self.protocol.role {
             admin.quiesced();
             shard.flush_later(self.lifecycle.task);
         }
     }
 
-    /// Another connection wants commands of this one to end.
-    pub(super) fn stop(&mut self, shard: &mut Shard, stop: Stop) {
-        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
-            queue.stop(&mut context, stop);
-        }
-        if self.lifecycle.phase < Stage::Ending {
-            shard.flush_later(self.lifecycle.task);
-        }
-    }
-
-    /// Something happened to a disk of which the host is to be told.
+    /// Reports an event of a disk to the host.
     pub(super) fn noticed(&mut self, shard: &mut Shard) {
-        if self.lifecycle.phase != Stage::Open {
+        if self.lifecycle.stage != Stage::Open {
             return;
         }
         if let (Role::Admin(admin), mut context) = self.at_work(shard) {
@@ -94,7 +83,5 @@ impl<Q: Queue> Connection<Q> {
     }
 }
 
-/// The connection's timer: tell others what their mailboxes had no room for.
-pub(super) const TELL: u32 = OWN_SLOTS;
-/// How soon a connection is told again something for which its shard's mailbox had no room.
-const TELL_AFTER: Duration = Duration::from_millis(10);
+/// Delay before an order is sent again for which a mailbox had no room.
+const SEND_AFTER: Duration = Duration::from_millis(10);

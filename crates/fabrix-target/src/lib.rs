@@ -21,6 +21,7 @@ mod disk;
 mod iscsi;
 mod lifecycle;
 mod local;
+mod lock;
 mod notice;
 mod nvme;
 mod port;

@@ -1,28 +1,29 @@
-//! Which controllers exist, and which connections belong to them: the one thing that the shards of
-//! a target share.
+//! The controllers of a target, and the connections of each, for all shards.
 //!
-//! Knows controller ids, host names and where connections live; touched only when a connection is
-//! made or ends, never for an I/O. A controller is its admin connection and its I/O connections,
-//! which may be on any shard; when the admin connection goes, the others are told to go.
+//! A controller is its admin connection and its I/O connections, which may be on any shard. When the
+//! admin connection ends, the I/O connections get an order to end. The registry is locked when a
+//! connection begins or ends, and never for an I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fabrix_proto::nvme::log_page::ErrorRecord;
 use fabrix_rt::{Full, Remote, TaskId};
 
-/// Where a connection lives: its shard and its task there.
+use crate::lock::lock;
+
+/// The address of a connection: its shard, and its task there.
 #[derive(Clone)]
 pub(crate) struct ConnectionAddress {
     pub(crate) shard: Remote,
-    /// Which of the target's shards that is.
+    /// Index of the shard among the target's shards.
     pub(crate) index: usize,
     pub(crate) task: TaskId,
 }
 
 impl ConnectionAddress {
-    /// Whether this is the same connection: tasks have numbers of their own within their shard.
+    /// Whether both are the same connection. Each shard numbers its own tasks.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.index, self.task) == (other.index, other.task)
     }
@@ -30,7 +31,7 @@ impl ConnectionAddress {
     /// Sends the connection a message. A connection that is gone by then drops it.
     ///
     /// # Errors
-    /// Its shard's mailbox has no room now.
+    /// The shard's mailbox is full.
     pub(crate) fn send<T: Send + 'static>(&self, message: T) -> Result<(), Full> {
         self.shard.send(self.task, Box::new(message))
     }
@@ -53,7 +54,7 @@ pub(crate) enum ConnectionOrder {
     Noticed,
 }
 
-/// Who the host said it is, in Connect.
+/// The identity of a host in its Connect command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostName {
     pub(crate) nqn: String,
@@ -63,29 +64,30 @@ pub(crate) struct HostName {
 /// Why an I/O queue may not join a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinError {
-    /// No such controller, or not this host's, or not this subsystem's.
+    /// The host has no such controller at this subsystem.
     UnknownController,
     /// The controller is not enabled.
     NotReady,
-    /// The queue id was not granted, or is in use.
+    /// The queue id was not granted, or another queue has it.
     QueueId,
 }
 
-/// Whether commands have come on I/O queues of a controller since its keep-alive timer asked last.
-/// Alone in its cache lines: every I/O queue reads it for each command, and seldom writes it.
+/// Whether commands have arrived on the I/O queues of a controller since the last look of its
+/// keep-alive timer. Every I/O queue reads it for each command and seldom writes it, so it has its
+/// own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Traffic(AtomicBool);
 
 impl Traffic {
-    /// A command has come.
+    /// Notes the arrival of a command.
     pub(crate) fn note(&self) {
         if !self.0.load(Ordering::Relaxed) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether any has come since this was asked last.
+    /// Whether a command has arrived since the last call.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
@@ -97,9 +99,9 @@ struct Association {
     most_queues: u16,
     admin: ConnectionAddress,
     enabled: bool,
-    /// The admin connection waits for the I/O connections to be gone.
+    /// True while the admin connection waits for the I/O connections to end.
     quiescing: bool,
-    /// Failed commands of its I/O queues that its error log has not seen yet.
+    /// Failed commands of the I/O queues that the error log has not taken yet.
     errors: Vec<ErrorRecord>,
     queues: BTreeMap<u16, ConnectionAddress>,
     traffic: Arc<Traffic>,
@@ -116,7 +118,7 @@ struct Inner {
     most: usize,
 }
 
-/// Controller ids above this are reserved by the standard.
+/// Highest controller id: the standard reserves those above.
 const LAST_CONTROLLER_ID: u16 = 0xffef;
 
 impl Registry {
@@ -132,18 +134,21 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A shard that panicked left the table as it was: every change below is one insertion or
-        // removal.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
-    /// How many controllers there are.
+    /// Calls `function` with a controller. None: the controller has ended.
+    fn with<R>(&self, controller: u16, function: impl FnOnce(&mut Association) -> R) -> Option<R> {
+        self.lock().controllers.get_mut(&controller).map(function)
+    }
+
+    /// Number of controllers.
     pub(crate) fn len(&self) -> usize {
         self.lock().controllers.len()
     }
 
-    /// A new controller for `host`, with up to `most_queues` I/O queues; None when there are too
-    /// many.
+    /// Adds a controller for `host`, with up to `most_queues` I/O queues. None: the target has as
+    /// many controllers as allowed.
     pub(crate) fn admit(
         &self,
         host: HostName,
@@ -176,40 +181,35 @@ impl Registry {
         Some((id, traffic))
     }
 
-    /// Whether I/O queues may connect to the controller.
+    /// Sets whether I/O queues may connect to the controller.
     pub(crate) fn enable(&self, controller: u16, enabled: bool) {
-        if let Some(association) = self.lock().controllers.get_mut(&controller) {
-            association.enabled = enabled;
-        }
+        self.with(controller, |association| association.enabled = enabled);
     }
 
-    /// The host of a controller, by name; none when it has gone.
+    /// Name of the controller's host. None: the controller has ended.
     pub(crate) fn host(&self, controller: u16) -> Option<String> {
-        let inner = self.lock();
-        let association = inner.controllers.get(&controller)?;
-        Some(association.host.nqn.clone())
+        self.with(controller, |association| association.host.nqn.clone())
     }
 
     /// Whether I/O queues have joined the controller.
     pub(crate) fn has_queues(&self, controller: u16) -> bool {
-        let inner = self.lock();
-        let association = inner.controllers.get(&controller);
-        association.is_some_and(|association| !association.queues.is_empty())
+        self.with(controller, |association| !association.queues.is_empty())
+            .unwrap_or(false)
     }
 
-    /// The controller is reset or shut down: its I/O connections, to be told to close. The admin
-    /// connection is told when the last has left; None when there is none.
+    /// Begins a reset or shutdown. Gives the I/O connections, which have to close; the admin
+    /// connection learns when the last one has left. None: there is no I/O connection.
     pub(crate) fn quiesce(&self, controller: u16) -> Option<Vec<ConnectionAddress>> {
-        let mut inner = self.lock();
-        let association = inner.controllers.get_mut(&controller)?;
-        association.enabled = false;
-        association.quiescing = !association.queues.is_empty();
-        association
-            .quiescing
-            .then(|| association.queues.values().cloned().collect())
+        self.with(controller, |association| {
+            association.enabled = false;
+            association.quiescing = !association.queues.is_empty();
+            let queues = association.queues.values().cloned();
+            association.quiescing.then(|| queues.collect())
+        })
+        .flatten()
     }
 
-    /// An I/O connection becomes queue `qid` of a controller.
+    /// Makes an I/O connection queue `qid` of a controller.
     ///
     /// # Errors
     /// See [`JoinError`].
@@ -219,7 +219,7 @@ impl Registry {
         host: &HostName,
         subsystem: &str,
         qid: u16,
-        place: ConnectionAddress,
+        address: ConnectionAddress,
     ) -> Result<Arc<Traffic>, JoinError> {
         let mut inner = self.lock();
         let association = inner
@@ -233,61 +233,57 @@ impl Registry {
         if qid == 0 || qid > association.most_queues || association.queues.contains_key(&qid) {
             return Err(JoinError::QueueId);
         }
-        association.queues.insert(qid, place);
+        association.queues.insert(qid, address);
         Ok(Arc::clone(&association.traffic))
     }
 
-    /// An I/O connection has ended, and nothing of it is at a disk. If its controller waited for
-    /// that: whom to tell.
+    /// Removes an I/O connection that has ended and has no request at a disk. Gives the admin
+    /// connection if a reset or shutdown has waited for this.
     ///
-    /// The task says which connection: by now the controller's id may mean another one.
+    /// `task` identifies the connection: another controller may have the id by now.
     pub(crate) fn leave(
         &self,
         controller: u16,
         qid: u16,
         task: TaskId,
     ) -> Option<ConnectionAddress> {
-        let mut inner = self.lock();
-        let association = inner.controllers.get_mut(&controller)?;
-        if association
-            .queues
-            .get(&qid)
-            .is_some_and(|place| place.task == task)
-        {
-            association.queues.remove(&qid);
-        }
-        let over = association.quiescing && association.queues.is_empty();
-        association.quiescing &= !over;
-        over.then(|| association.admin.clone())
-    }
-
-    /// A command of an I/O queue has failed at its disk: kept for the controller's error log, which
-    /// shows the last few.
-    pub(crate) fn failed(&self, controller: u16, error: ErrorRecord) {
-        if let Some(association) = self.lock().controllers.get_mut(&controller) {
-            if association.errors.len() == ERRORS_KEPT {
-                association.errors.remove(0);
+        self.with(controller, |association| {
+            let queues = &mut association.queues;
+            if queues.get(&qid).is_some_and(|queue| queue.task == task) {
+                queues.remove(&qid);
             }
-            association.errors.push(error);
-        }
+            let over = association.quiescing && queues.is_empty();
+            association.quiescing &= !over;
+            over.then(|| association.admin.clone())
+        })
+        .flatten()
     }
 
-    /// What has failed since this was last asked.
+    /// Keeps a command that failed at its disk for the controller's error log.
+    pub(crate) fn failed(&self, controller: u16, error: ErrorRecord) {
+        self.with(controller, |Association { errors, .. }| {
+            if errors.len() == ERRORS_KEPT {
+                errors.remove(0);
+            }
+            errors.push(error);
+        });
+    }
+
+    /// Takes the commands that have failed since the last call.
     pub(crate) fn take_errors(&self, controller: u16) -> Vec<ErrorRecord> {
-        self.lock()
-            .controllers
-            .get_mut(&controller)
-            .map_or_else(Vec::new, |a| std::mem::take(&mut a.errors))
+        self.with(controller, |association| {
+            std::mem::take(&mut association.errors)
+        })
+        .unwrap_or_default()
     }
 
-    /// The admin connection has ended and with it the controller.
+    /// Removes a controller whose admin connection has ended. Gives its I/O connections.
     pub(crate) fn dismiss(&self, controller: u16) -> Vec<ConnectionAddress> {
-        self.lock()
-            .controllers
-            .remove(&controller)
-            .map_or_else(Vec::new, |a| a.queues.into_values().collect())
+        let association = self.lock().controllers.remove(&controller);
+        let queues = association.map(|association| association.queues);
+        queues.unwrap_or_default().into_values().collect()
     }
 }
 
-/// As many as an error log shows.
+/// Entries that an error log shows.
 const ERRORS_KEPT: usize = 64;

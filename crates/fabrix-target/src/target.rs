@@ -3,13 +3,14 @@
 mod change;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use fabrix_rt::{Remote, TaskId};
 
 use crate::config_task::ConfigTask;
+use crate::lock::lock;
 use crate::shared::{Order, Shared};
 use crate::{Deadlines, Listen, TargetConfig, TargetError, port};
 
@@ -99,21 +100,30 @@ impl Target {
     }
 
     fn ports(&self) -> MutexGuard<'_, Vec<(TaskId, Listen)>> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ports)
     }
+}
+
+/// Calls `function` on a shard, and waits for its result.
+fn call<T: Send + 'static>(
+    shard: &Remote,
+    function: impl FnOnce(&mut fabrix_rt::Shard) -> T + Send + 'static,
+) -> Result<T, TargetError> {
+    let (sender, result) = mpsc::sync_channel(1);
+    let send = move |shard: &mut fabrix_rt::Shard| {
+        let _gone = sender.send(function(shard));
+    };
+    let sent = shard.run(Box::new(send));
+    sent.map_err(|_full| TargetError::Stopped)?;
+    result.recv().map_err(|_gone| TargetError::Stopped)
 }
 
 /// Sets up the target's part on a shard.
 fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, TargetError> {
-    let (tell, told) = mpsc::sync_channel(1);
     let shared = Arc::clone(shared);
-    let setup = move |shard: &mut fabrix_rt::Shard| {
-        let _gone = tell.send(ConfigTask::install(shard, index, shared));
-    };
-    shard
-        .run(Box::new(setup))
-        .map_err(|_full| TargetError::Stopped)?;
-    told.recv().map_err(|_gone| TargetError::Stopped)
+    call(shard, move |shard| {
+        ConfigTask::install(shard, index, shared)
+    })
 }
 
 /// Opens a port on the accepting shard. The port of a process that was killed is free only when the
@@ -136,15 +146,8 @@ fn listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetEr
 /// Tries it once and waits for the outcome.
 fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
     let first = shared.shards.first().ok_or(TargetError::Stopped)?;
-    let (tell, told) = mpsc::sync_channel(1);
     let shared = Arc::clone(shared);
-    first
-        .run(Box::new(move |shard| {
-            let _gone = tell.send(port::Port::open(shard, at, shared));
-        }))
-        .map_err(|_full| TargetError::Stopped)?;
-    told.recv()
-        .map_err(|_gone| TargetError::Stopped)?
+    call(first, move |shard| port::Port::open(shard, at, shared))?
         .map_err(|error| TargetError::Listen(at.portal.address, error))
 }
 

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::lock::lock;
 
 /// The unauthenticated_peers of a target.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ impl UnauthenticatedPeers {
     /// A connection has come from `address`; nothing: there are enough that say nothing.
     pub(crate) fn meet(self: &Arc<Self>, address: IpAddr) -> Option<UnauthenticatedPeer> {
         let origin = origin(address);
-        let mut counts = self.lock();
+        let mut counts = lock(&self.counts);
         let count = counts.entry(origin).or_default();
         if *count >= self.most {
             return None;
@@ -49,16 +51,11 @@ impl UnauthenticatedPeers {
             origin,
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        // Every change is one step: a thread that panicked has left it whole.
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for UnauthenticatedPeer {
     fn drop(&mut self) {
-        let mut counts = self.unauthenticated_peers.lock();
+        let mut counts = lock(&self.unauthenticated_peers.counts);
         if let Some(count) = counts.get_mut(&self.origin) {
             *count -= 1;
             if *count == 0 {
@@ -104,7 +101,7 @@ mod tests {
         assert!(unauthenticated_peers.meet(ip("192.0.2.1")).is_some());
         drop(two);
         assert!(
-            unauthenticated_peers.lock().is_empty(),
+            lock(&unauthenticated_peers.counts).is_empty(),
             "nothing is remembered"
         );
     }

@@ -13,8 +13,9 @@ pub(crate) mod disk;
 mod snapshot;
 mod wanted;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock::lock;
 use crate::{Limits, ReservationStore};
 
 pub(crate) use diff::diff;
@@ -48,7 +49,7 @@ impl CurrentCatalog {
 
     /// The present snapshot. Shards keep it, and look here when they are told to.
     pub(crate) fn current(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.lock())
+        Arc::clone(&lock(&self.current))
     }
 
     /// The snapshot that exports what is wanted.
@@ -63,11 +64,6 @@ impl CurrentCatalog {
 
     /// Exports this from now on.
     pub(crate) fn publish(&self, next: Snapshot) {
-        *self.lock() = Arc::new(next);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
-        // A snapshot is replaced in one step.
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.current) = Arc::new(next);
     }
 }

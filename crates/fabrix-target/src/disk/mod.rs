@@ -12,7 +12,7 @@ mod pending_change;
 mod reservation_store;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fabrix_block::{Device, Identity};
 use fabrix_proto::nvme::reservation::ReservationRequest;
@@ -23,6 +23,7 @@ use fabrix_proto::scsi::reservation::{
 };
 use fabrix_transport::pass;
 
+use crate::lock::lock;
 use crate::registry::{ConnectionAddress, ConnectionOrder};
 
 pub(crate) use barrier::Barrier;
@@ -333,8 +334,7 @@ impl DiskState {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Reservations are changed whole or not at all, and the rest is one step.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

@@ -7,13 +7,14 @@
 //! Source: SPC-4, "Preempting", "PREEMPT AND ABORT"; SAM-5, "Aborting commands"; NVM Express Base
 //! Specification 2.x, "Preempting a Reservation or Registration".
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fabrix_proto::scsi::reservation::{Nexus, Refusal};
 
 use super::reservation_store::Storing;
 use super::{Begun, DiskState, Member, RequestedChange};
+use crate::lock::lock;
 use crate::registry::ConnectionAddress;
 
 /// How soon a pending change is polled again.
@@ -99,7 +100,7 @@ impl PendingChange {
                     }
                 }
                 Step::Storing(progress) => {
-                    let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut progress = lock(progress);
                     match &mut *progress {
                         Storing::Waiting => return None,
                         Storing::Failed => return Some(Err(Trouble::NotStored)),

@@ -1,11 +1,12 @@
 //! Reservations that outlive the process: who stores them, and what follows when they are stored.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fabrix_block::{Device, Identity};
 use fabrix_proto::scsi::reservation::{Change, Reservations};
 
 use super::DiskState;
+use crate::lock::lock;
 use crate::registry::ConnectionAddress;
 
 /// Stores the reservations of disks, and gives back at the next start what was stored.
@@ -70,8 +71,7 @@ impl Receipt {
     }
 
     fn say(&self, outcome: Storing) {
-        let progress = self.progress.lock();
-        *progress.unwrap_or_else(PoisonError::into_inner) = outcome;
+        *lock(&self.progress) = outcome;
     }
 }
 

@@ -23,8 +23,9 @@ use fabrix_transport::Incoming;
 use super::context::SessionCarrier;
 use super::job::Job;
 use super::session::{Session, Work, number};
+use super::units::Units;
 use crate::context::CommandContext;
-use crate::disk::{PendingChange, RequestedChange};
+use crate::disk::{DiskView, PendingChange, RequestedChange};
 
 impl Session {
     /// A command has come from the initiator.
@@ -50,15 +51,8 @@ impl Session {
         disk_view.refresh(&self.me);
         let asks_reservations = cdb[0] == Opcode::PERSISTENT_RESERVE_IN.0;
         let reservations = asks_reservations.then(|| unit.state.reservations());
-        let view = View {
-            disk: &unit.disk,
-            mode: disk_view.mode,
-            target: &self.units.target,
-            port: self.units.port(),
-            luns: &self.units.luns,
-            reservations: reservations.as_ref().unwrap_or(&NO_RESERVATIONS),
-            standing: disk_view.standing,
-        };
+        let reservations = reservations.as_ref().unwrap_or(&NO_RESERVATIONS);
+        let view = view(&self.units, at, disk_view, reservations);
         match view.classify(&mut disk_view.attentions, cdb, &mut self.page) {
             Outcome::Answer(answer)
                 if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) =>
@@ -120,17 +114,9 @@ impl Session {
         command: Command,
         data: Option<&Incoming>,
     ) -> Settled {
-        let (unit, disk_view) = (&self.units.list[at], &mut self.disk_views[at]);
+        let disk_view = &mut self.disk_views[at];
         disk_view.refresh(&self.me);
-        let view = View {
-            disk: &unit.disk,
-            mode: disk_view.mode,
-            target: &self.units.target,
-            port: self.units.port(),
-            luns: &self.units.luns,
-            reservations: &NO_RESERVATIONS,
-            standing: disk_view.standing,
-        };
+        let view = view(&self.units, at, disk_view, &NO_RESERVATIONS);
         let moved = command.parameter_bytes().unwrap_or(0);
         match view.parameters(&command, context.bytes(data)) {
             Outcome::Answer(answer) if answer.status == Status::GOOD => {
@@ -316,7 +302,25 @@ impl Session {
     }
 }
 
-/// How much data the initiator announces, and which way.
+/// The logical unit at index `at`, as a command sees it.
+fn view<'a>(
+    units: &'a Units,
+    at: usize,
+    disk_view: &DiskView,
+    reservations: &'a Reservations,
+) -> View<'a> {
+    View {
+        disk: &units.list[at].disk,
+        mode: disk_view.mode,
+        target: &units.target,
+        port: units.port(),
+        luns: &units.luns,
+        reservations,
+        standing: disk_view.standing,
+    }
+}
+
+/// Length and direction of the data that the initiator announces.
 fn expected(transfer: Transfer) -> (u32, Direction) {
     match transfer {
         Transfer::None => (0, Direction::None),

@@ -8,10 +8,11 @@
 //! Source: RFC 7143, section 6.3.5 "Session Reinstatement, Closure, and Timeout".
 
 use std::num::NonZeroU16;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use fabrix_proto::iscsi::login::Leading;
 
+use crate::lock::lock;
 use crate::registry::ConnectionAddress;
 
 /// All sessions, of all iSCSI targets.
@@ -52,13 +53,13 @@ impl Sessions {
 
     /// Sessions now.
     pub(crate) fn len(&self) -> usize {
-        self.lock().list.len()
+        lock(&self.inner).list.len()
     }
 
     /// Takes a session in, unless an older one with the same identity is still there. Discovery
     /// sessions replace none.
     pub(super) fn enter(&self, leading: &Leading, place: ConnectionAddress) -> Entering {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let older = |entry: &&Entry| {
             (&entry.initiator, &entry.target, entry.isid)
                 == (&leading.initiator, &leading.target, leading.isid)
@@ -89,7 +90,7 @@ impl Sessions {
 
     /// Where all other sessions of a session's target live.
     pub(super) fn others(&self, mine: &ConnectionAddress) -> Vec<ConnectionAddress> {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let mine = inner.list.iter().find(|entry| entry.place.is(mine));
         let others = inner.list.iter().filter(|entry| {
             mine.is_some_and(|mine| entry.target == mine.target && !entry.place.is(&mine.place))
@@ -99,12 +100,7 @@ impl Sessions {
 
     /// A session has ended.
     pub(super) fn leave(&self, tsih: NonZeroU16) {
-        self.lock().list.retain(|entry| entry.tsih != tsih);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is one step: a thread that panicked has left it whole.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner).list.retain(|entry| entry.tsih != tsih);
     }
 }
 

@@ -350,13 +350,8 @@ impl IoQueue {
             // compared.
             Submitted::Pending => {
                 let expected = context.keep(data);
-                self.submitted(
-                    context,
-                    claim,
-                    command,
-                    Submitted::Pending,
-                    Work::Comparing { expected, bytes },
-                )
+                self.commands
+                    .keep_at_disk(claim, Work::Comparing { expected, bytes })
             }
             Submitted::Busy(_) => match context.keep(data) {
                 Some(expected) => self
@@ -391,17 +386,12 @@ impl IoQueue {
             match submit_range(context, claim.slot(), &command, Operation::Read, at, None) {
                 Submitted::Done(status, _) if status.is_ok() => {}
                 Submitted::Pending => {
-                    return self.submitted(
-                        context,
-                        claim,
+                    let work = Work::Verifying {
                         command,
-                        Submitted::Pending,
-                        Work::Verifying {
-                            command,
-                            lba,
-                            blocks,
-                        },
-                    );
+                        lba,
+                        blocks,
+                    };
+                    return self.commands.keep_at_disk(claim, work);
                 }
                 other => return self.submitted(context, claim, command, other, Work::Plain),
             }
@@ -469,7 +459,7 @@ impl IoQueue {
                 Submitted::Refused(status) => return context.answer(claim, status),
                 Submitted::Pending => {
                     let work = Work::Deallocating(command, ranges);
-                    return self.submitted(context, claim, command, Submitted::Pending, work);
+                    return self.commands.keep_at_disk(claim, work);
                 }
             }
         }

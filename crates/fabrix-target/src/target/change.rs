@@ -6,7 +6,7 @@
 //! wait for itself.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use fabrix_block::filter::stats::Stats;
 use super::{Target, listen};
 use crate::catalog::diff;
 use crate::config::check_free;
+use crate::lock::lock;
 use crate::shared::{Done, Order};
 use crate::{Catalog, Listen, Portal, Protocol, TargetError, port};
 
@@ -48,7 +49,8 @@ impl Target {
         &self,
         edit: impl FnOnce(&mut Catalog) -> Result<(), String>,
     ) -> Result<(), TargetError> {
-        let _one_at_a_time = self.one_change();
+        // Each change starts from the result of the one before.
+        let _one_at_a_time = lock(&self.changing);
         let catalog = &self.shared.catalog;
         let old = catalog.current();
         let mut wanted = old.wanted.clone();
@@ -89,11 +91,6 @@ impl Target {
 
     fn portals_of(&self, protocol: Protocol) -> Vec<Portal> {
         self.shared.catalog.current().portals(protocol)
-    }
-
-    /// One change at a time: each is made of what the one before has left.
-    fn one_change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens those of the wanted listeners that are not there yet, and notes the ports that the

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fabrix_proto::{Claim, Settled, Slot};
+use fabrix_rt::Completion;
 
 use crate::context::CommandContext;
 use crate::disk::{Barrier, DiskId, DiskState};
@@ -117,25 +118,9 @@ impl<W> CommandTable<W> {
         !self.paused.is_empty()
     }
 
-    /// The connection has ended: its waiting commands get no more requests. `disks` have requests
-    /// of these commands. Requests of other connections wait until the disks have ended them.
-    pub(crate) fn close(&mut self, disks: &[Arc<DiskState>]) {
-        self.stalled.clear();
-        self.paused.clear();
-        self.barriers = disks.iter().map(Barrier::before).collect();
-    }
-
-    /// Ends the command of a slot before its disk has ended its request. Gives the command, and
-    /// what it waited for.
-    pub(crate) fn abandon(
-        &mut self,
-        local: &Local,
-        requests: &mut Requests,
-        slot: Slot,
-        disk: Option<&Arc<DiskState>>,
-    ) -> Option<(Claim, W)> {
-        local.abandon(requests, slot, disk);
-        self.take_from_disk(slot)
+    /// Whether commands wait for a disk or for other connections.
+    pub(crate) fn waits_for_others(&self) -> bool {
+        self.at_disk > 0 || self.is_stalled() || self.is_paused()
     }
 }
 
@@ -156,6 +141,49 @@ pub(crate) trait Waiting<C> {
         claim: Claim,
         work: Self::Work,
     ) -> Settled;
+
+    /// Takes the completion of the request of a slot.
+    fn disk_answered(
+        &mut self,
+        context: &mut CommandContext<'_, C>,
+        slot: Slot,
+        completion: Completion,
+    );
+
+    /// The disk that has a request of the command of a slot. The inner None: the connection does not
+    /// see the disk any more.
+    fn disk_of(&self, slot: Slot) -> Option<Option<Arc<DiskState>>>;
+
+    /// Ends the command of a slot before its disk has ended its request, if the disk has one. Gives
+    /// the claim, and what the command waited for.
+    fn abandon(
+        &mut self,
+        local: &Local,
+        requests: &mut Requests,
+        slot: Slot,
+    ) -> Option<(Claim, Self::Work)> {
+        let disk = self.disk_of(slot)?;
+        local.abandon(requests, slot, disk.as_ref());
+        self.table().take_from_disk(slot)
+    }
+
+    /// Abandons all requests that disks have not ended in time, after the end of the connection.
+    fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
+        for slot in self.table().slots() {
+            self.abandon(local, requests, slot);
+        }
+    }
+
+    /// The connection has ended: its commands get no more requests. Requests of other connections
+    /// wait until the disks have ended those of this one.
+    fn close(&mut self) {
+        let slots = self.table().slots();
+        let disks: Vec<_> = slots.filter_map(|slot| self.disk_of(slot)?).collect();
+        let table = self.table();
+        table.stalled.clear();
+        table.paused.clear();
+        table.barriers = disks.iter().map(Barrier::before).collect();
+    }
 
     /// Tries stalled commands again, in their order. After a disk has refused one, its other
     /// commands are left out. Commands of other disks are tried: a disk that does not answer delays

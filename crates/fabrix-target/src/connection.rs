@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use fabrix_proto::Slot;
 use fabrix_rt::{Completion, Shard, Task, TaskId};
 use fabrix_transport::{self as transport, Ended};
 
@@ -82,8 +81,8 @@ pub(crate) trait Protocol<S: transport::Connection>: Sized + 'static {
     /// Everything of this turn was handed to the kernel.
     fn flushed(_connection: &mut Connection<S, Self>) {}
 
-    /// The connection has ended: its commands get no more requests.
-    fn close(connection: &mut Connection<S, Self>, shard: &mut Shard);
+    /// The connection has ended: ends what belongs to it.
+    fn close(_connection: &mut Connection<S, Self>, _shard: &mut Shard) {}
 
     /// Gives back what disks and other parts of the target hold of the connection. False: the task
     /// has to stay.
@@ -95,9 +94,6 @@ pub(crate) trait Protocol<S: transport::Connection>: Sized + 'static {
     /// Its commands.
     fn table(&self) -> Option<&CommandTable<<Self::Commands as Waiting<S>>::Work>>;
 
-    /// Takes the completion of a command's request.
-    fn disk_answered(&mut self, context: &mut CommandContext<'_, S>, slot: Slot, end: Completion);
-
     /// Ends the commands that `stop` names.
     fn stop(&mut self, context: &mut CommandContext<'_, S>, stop: Stop);
 
@@ -107,14 +103,13 @@ pub(crate) trait Protocol<S: transport::Connection>: Sized + 'static {
     /// Whether changes are to be polled.
     fn has_pending_changes(&self) -> bool;
 
-    /// Whether a draining connection waits for something that is not its peer's part.
-    fn waits_for_others(&self) -> bool;
+    /// Whether other connections of the peer have to end first.
+    fn has_ending_queues(&self) -> bool {
+        false
+    }
 
     /// Whether a draining connection has work that is not answered.
     fn is_busy(&self, stream: &S) -> bool;
-
-    /// Ends the requests that disks have not ended in time.
-    fn abandon_all(&mut self, local: &Local, requests: &mut Requests);
 }
 
 impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
@@ -201,7 +196,9 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
             return;
         };
         let (protocol, mut context) = self.work(shard);
-        protocol.disk_answered(&mut context, slot, completion);
+        if let Some(commands) = protocol.commands() {
+            commands.disk_answered(&mut context, slot, completion);
+        }
         if self.lifecycle.stage == Stage::Draining {
             // Only now can the peer read the answer: its time begins.
             self.lifecycle.await_parting(shard);
@@ -280,6 +277,9 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
         if self.lifecycle.stage < Stage::Ending {
             self.lifecycle.stage = Stage::Ending;
             self.stream.close();
+            if let Some(commands) = self.protocol.commands() {
+                commands.close();
+            }
             P::close(self, shard);
             self.lifecycle.await_disks(shard);
         }
@@ -298,14 +298,22 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
         }
     }
 
+    /// Whether a draining connection waits for something that is not its peer's part.
+    fn waits_for_others(&self) -> bool {
+        let table = self.protocol.table();
+        table.is_some_and(CommandTable::waits_for_others)
+            || self.protocol.has_pending_changes()
+            || self.protocol.has_ending_queues()
+    }
+
     fn deadline_passed(&mut self, shard: &mut Shard) {
         match self.lifecycle.stage {
             Stage::Open => P::overdue(self, shard),
-            Stage::Draining if self.protocol.waits_for_others() => {
-                self.lifecycle.await_parting(shard);
-            }
+            Stage::Draining if self.waits_for_others() => self.lifecycle.await_parting(shard),
             Stage::Ending => {
-                self.protocol.abandon_all(&self.local, &mut self.requests);
+                if let Some(commands) = self.protocol.commands() {
+                    commands.abandon_all(&self.local, &mut self.requests);
+                }
                 self.leave_when_quiet(shard);
             }
             _ => self.end(shard),

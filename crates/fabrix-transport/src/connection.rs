@@ -44,8 +44,8 @@ pub trait Connection {
     /// Says where the payload that is sent for a slot lies.
     fn send_from(&mut self, slot: Slot, outgoing: Outgoing);
 
-    /// Forgets the payload of a slot in both directions. Gives back its buffer, if it had one. Sends
-    /// that the kernel still has keep their own reference to it.
+    /// Forgets the payload of a slot in both directions. Gives back its buffer, if it had one.
+    /// Sends that the kernel still has keep their own reference to it.
     fn release(&mut self, slot: Slot) -> Option<Buf>;
 
     /// The payload of the last event, in the receive buffer. Valid until the next call of

@@ -21,7 +21,7 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_transport::Incoming;
 
 use super::context::SessionCarrier;
-use super::job::Job;
+use super::job::{Job, JobWork};
 use super::session::{Session, Work, number};
 use super::units::Units;
 use crate::context::CommandContext;
@@ -124,7 +124,7 @@ impl Session {
             }
             Outcome::Answer(answer) => self.answer_page(context, claim, Some(at), &answer),
             Outcome::Disk(operation) => {
-                let job = Job::new(&self.units.list[at], at, operation, moved);
+                let job = Job::new(&self.units.list[at], at, JobWork::Disk(operation), moved);
                 self.run(context, claim, job, None)
             }
             Outcome::Copy(list) => self.copy(context, claim, at, &list, moved),
@@ -242,7 +242,7 @@ impl Session {
         }
         // Commands are limited by what a disk moves at once, so this fits.
         let moved = u32::try_from(needed.bytes).unwrap_or(u32::MAX);
-        let mut job = Job::new(unit, at, operation, moved);
+        let mut job = Job::new(unit, at, JobWork::Disk(operation), moved);
         if needed.direction == Direction::Out && !job.limit_to(given.min(moved)) {
             // Not one whole block of data: nothing is to be done, and the residual says so.
             return self.respond(context, claim, &Response::good(moved));

@@ -1,7 +1,7 @@
 //! The connections of initiators: iSCSI's part of a connection. Each connection is a session.
 //!
-//! A connection logs in (`login`), then has a session with commands or a discovery session, until it
-//! ends (`ending`). `session` has the commands. An unauthenticated peer has a deadline, a small
+//! A connection logs in (`login`), then has a session with commands or a discovery session, until
+//! it ends (`ending`). `session` has the commands. An unauthenticated peer has a deadline, a small
 //! buffer, and no disk.
 
 mod ending;
@@ -9,10 +9,10 @@ mod login;
 
 use std::num::NonZeroU16;
 
+use fabrix_proto::Nanos;
 use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_proto::iscsi::target::Event;
-use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::{Completion, Shard};
+use fabrix_rt::Shard;
 
 use super::context::SessionCarrier;
 use super::session::{Session, Work};
@@ -22,9 +22,7 @@ use crate::connection::{Connection, Protocol};
 use crate::context::CommandContext;
 use crate::disk::Stop;
 use crate::lifecycle::Stage;
-use crate::local::Local;
 use crate::registry::ConnectionOrder;
-use crate::requests::Requests;
 
 /// iSCSI's part of a connection.
 #[derive(Default)]
@@ -186,12 +184,6 @@ impl<C: SessionCarrier> Protocol<C> for Iscsi {
         }
     }
 
-    fn close(connection: &mut Connection<C, Self>, _shard: &mut Shard) {
-        if let Some(session) = &mut connection.protocol.session {
-            session.close();
-        }
-    }
-
     fn leave(connection: &mut Connection<C, Self>, _shard: &mut Shard) -> bool {
         connection.leave_session();
         true
@@ -203,12 +195,6 @@ impl<C: SessionCarrier> Protocol<C> for Iscsi {
 
     fn table(&self) -> Option<&CommandTable<Work>> {
         self.session.as_ref().map(|session| &session.commands)
-    }
-
-    fn disk_answered(&mut self, context: &mut CommandContext<'_, C>, slot: Slot, end: Completion) {
-        if let Some(session) = &mut self.session {
-            session.disk_answered(context, slot, end);
-        }
     }
 
     fn stop(&mut self, context: &mut CommandContext<'_, C>, stop: Stop) {
@@ -228,19 +214,8 @@ impl<C: SessionCarrier> Protocol<C> for Iscsi {
         session.is_some_and(|session| session.has_pending_changes())
     }
 
-    fn waits_for_others(&self) -> bool {
-        let session = self.session.as_ref();
-        session.is_some_and(|session| session.waits_for_others())
-    }
-
     /// A session ends with its logout.
     fn is_busy(&self, _carrier: &C) -> bool {
         self.session.is_some()
-    }
-
-    fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
-        if let Some(session) = &mut self.session {
-            session.abandon_all(local, requests);
-        }
     }
 }

@@ -17,8 +17,8 @@ use fabrix_proto::scsi::unit::{Answer, Failure};
 use fabrix_proto::{Claim, Settled, Slot};
 
 use super::context::SessionCarrier;
-use super::job::Job;
 use super::job::copying::{Copying, Route};
+use super::job::{Job, JobWork};
 use super::session::Session;
 use super::units::UnitName;
 use crate::context::CommandContext;
@@ -44,7 +44,7 @@ impl Session {
             return self.respond(context, claim, &Response::good(moved));
         }
         let buffer = context.shard.take_buf(copying.buffer_bytes());
-        let mut job = Job::copy(unit, at, copying, moved);
+        let mut job = Job::new(unit, at, JobWork::Copy(Box::new(copying)), moved);
         job.made = buffer;
         if job.made.is_none() {
             return self.fail(context, claim, Some(at), Failure::Busy);

@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub(super) name: UnitName,
     block_bytes: u32,
     max_transfer_bytes: u32,
-    task: Task,
+    work: JobWork,
     /// How much data the command moves, for the residual.
     pub(super) moved: u32,
     /// Its data, where it is kept.
@@ -46,7 +46,7 @@ pub(super) struct Job {
 }
 
 /// What is to be done.
-enum Task {
+pub(super) enum JobWork {
     /// By the job's disk.
     Disk(DiskOperation),
     /// From disk to disk.
@@ -90,22 +90,14 @@ pub(super) struct JobRequest {
 type Step = (Operation, Extent, Moves);
 
 impl Job {
-    pub(super) fn new(unit: &Unit, at: usize, operation: DiskOperation, moved: u32) -> Self {
-        Self::with(unit, at, Task::Disk(operation), moved)
-    }
-
-    /// A copy that the logical unit at this place was asked for.
-    pub(super) fn copy(unit: &Unit, at: usize, copying: Copying, moved: u32) -> Self {
-        Self::with(unit, at, Task::Copy(Box::new(copying)), moved)
-    }
-
-    fn with(unit: &Unit, at: usize, task: Task, moved: u32) -> Self {
+    /// The job of the logical unit at index `at`. The command moves `moved` bytes.
+    pub(super) fn new(unit: &Unit, at: usize, work: JobWork, moved: u32) -> Self {
         Self {
             at,
             name: unit.name(),
             block_bytes: unit.disk.block_bytes,
             max_transfer_bytes: unit.disk.max_transfer_bytes,
-            task,
+            work,
             moved,
             data: None,
             made: None,
@@ -119,7 +111,7 @@ impl Job {
     /// Counts for the health log what the initiator reads or writes, as NVMe counts it.
     pub(super) fn count_in(&self, counters: &Counters) {
         let bytes = |extent: &Extent| u64::from(extent.blocks) * u64::from(self.block_bytes);
-        let Task::Disk(operation) = &self.task else {
+        let JobWork::Disk(operation) = &self.work else {
             return;
         };
         match operation {
@@ -143,7 +135,7 @@ impl Job {
     /// none.
     pub(super) fn limit_to(&mut self, bytes: u32) -> bool {
         let blocks = bytes / self.block_bytes;
-        let Task::Disk(operation) = &mut self.task else {
+        let JobWork::Disk(operation) = &mut self.work else {
             return true;
         };
         match operation {
@@ -163,9 +155,9 @@ impl Job {
 
     /// The copy that the job is, if it is one.
     pub(super) fn copying(&self) -> Option<&Copying> {
-        match &self.task {
-            Task::Copy(copying) => Some(copying),
-            Task::Disk(_) => None,
+        match &self.work {
+            JobWork::Copy(copying) => Some(copying),
+            JobWork::Disk(_) => None,
         }
     }
 
@@ -177,8 +169,10 @@ impl Job {
 
     /// How the command stands towards reservations of others.
     pub(super) fn access(&self) -> Access {
-        match &self.task {
-            Task::Disk(DiskOperation::Read { .. } | DiskOperation::Verify { .. }) => Access::Read,
+        match &self.work {
+            JobWork::Disk(DiskOperation::Read { .. } | DiskOperation::Verify { .. }) => {
+                Access::Read
+            }
             _ => Access::Write,
         }
     }
@@ -199,7 +193,7 @@ impl Job {
         data: Option<Incoming>,
     ) -> bool {
         let in_place = matches!(data, Some(Incoming::InPlace));
-        let is_write = matches!(self.task, Task::Disk(DiskOperation::Write { .. }));
+        let is_write = matches!(self.work, JobWork::Disk(DiskOperation::Write { .. }));
         if data.is_none() || in_place && is_write {
             return true;
         }
@@ -207,7 +201,7 @@ impl Job {
         if self.data.is_none() {
             return false;
         }
-        if let Task::Disk(DiskOperation::WriteSame { extent, .. }) = self.task {
+        if let JobWork::Disk(DiskOperation::WriteSame { extent, .. }) = self.work {
             return self.make_pattern(context, extent);
         }
         true
@@ -237,7 +231,7 @@ impl Job {
 
     /// The next request.
     pub(super) fn next(&mut self) -> JobRequest {
-        if let Task::Copy(copying) = &mut self.task {
+        if let JobWork::Copy(copying) = &mut self.work {
             return copying.next();
         }
         let (operation, extent, moves) = self.next_step();
@@ -251,46 +245,43 @@ impl Job {
     }
 
     fn next_step(&mut self) -> Step {
-        let whole = |operation, extent, moves| (operation, extent, moves);
         let durable = |fua: bool| Operation::Write { durable: fua };
-        let Task::Disk(operation) = &self.task else {
+        let JobWork::Disk(operation) = &self.work else {
             return FLUSH;
         };
         match operation {
             DiskOperation::Read { fua: true, .. } if self.step == 0 => FLUSH,
             DiskOperation::Flush => FLUSH,
-            DiskOperation::Read { extent, .. } => whole(Operation::Read, *extent, Moves::Read),
-            DiskOperation::Write { extent, fua, .. } => whole(durable(*fua), *extent, Moves::Data),
+            DiskOperation::Read { extent, .. } => (Operation::Read, *extent, Moves::Read),
+            DiskOperation::Write { extent, fua, .. } => (durable(*fua), *extent, Moves::Data),
             DiskOperation::WriteAndVerify { extent, .. } if self.step == 0 => {
-                whole(durable(true), *extent, Moves::Data)
+                (durable(true), *extent, Moves::Data)
             }
-            DiskOperation::WriteAndVerify { extent, .. } => {
-                whole(Operation::Read, *extent, Moves::Read)
-            }
+            DiskOperation::WriteAndVerify { extent, .. } => (Operation::Read, *extent, Moves::Read),
             DiskOperation::OrWrite { extent, .. } if self.step == 0 => {
-                whole(Operation::Read, *extent, Moves::Read)
+                (Operation::Read, *extent, Moves::Read)
             }
             DiskOperation::OrWrite { extent, fua } => {
                 let durable = *fua;
-                whole(Operation::CompareAndWrite { durable }, *extent, Moves::Made)
+                (Operation::CompareAndWrite { durable }, *extent, Moves::Made)
             }
             DiskOperation::CompareAndWrite { extent, fua } if self.step == 0 => {
                 let durable = *fua;
-                whole(Operation::CompareAndWrite { durable }, *extent, Moves::Data)
+                (Operation::CompareAndWrite { durable }, *extent, Moves::Data)
             }
             DiskOperation::CompareAndWrite { extent, .. } => {
-                whole(Operation::Read, *extent, Moves::Read)
+                (Operation::Read, *extent, Moves::Read)
             }
             DiskOperation::Verify { extent, .. } => {
                 let extent = self.piece_of(*extent, VERIFY_BYTES);
                 self.piece = extent.blocks;
-                whole(Operation::Read, extent, Moves::Read)
+                (Operation::Read, extent, Moves::Read)
             }
             DiskOperation::WriteSame { extent, fua, .. } if self.made.is_some() => {
                 let durable = durable(*fua);
                 let extent = self.piece_of(*extent, PATTERN_BYTES);
                 self.piece = extent.blocks;
-                whole(durable, extent, Moves::Made)
+                (durable, extent, Moves::Made)
             }
             DiskOperation::WriteSame {
                 extent,
@@ -306,11 +297,11 @@ impl Job {
                     deallocate: *deallocate,
                     durable: *fua,
                 };
-                whole(zero, *extent, Moves::Nothing)
+                (zero, *extent, Moves::Nothing)
             }
             DiskOperation::Deallocate(extents) => {
                 let extent = extents[self.done as usize];
-                whole(Operation::Deallocate, extent, Moves::Nothing)
+                (Operation::Deallocate, extent, Moves::Nothing)
             }
         }
     }

@@ -25,6 +25,7 @@ use fabrix_proto::{Claim, Settled, Slot};
 
 use super::context::SessionCarrier;
 use super::session::{AbortAnswer, Managing, Session, Who, Work, number};
+use crate::command_table::Waiting;
 use crate::context::CommandContext;
 use crate::disk::{DiskView, PendingChange, Stop, Why};
 use crate::registry::ConnectionOrder;
@@ -158,13 +159,17 @@ impl Session {
     }
 
     /// Ends commands that a disk has not ended in time.
-    pub(super) fn end_overdue(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
+    pub(super) fn end_overdue<C: SessionCarrier>(&mut self, context: &mut CommandContext<'_, C>) {
         let now = context.shard.now();
         let overdue = self.managing.iter().filter(|it| it.until <= now);
         let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
         for slot in slots {
-            let abandoned = self.abandon_request(context.local, context.requests, slot);
-            if let Some((claim, answer)) = abandoned {
+            let abandoned = Waiting::<C>::abandon(self, context.local, context.requests, slot);
+            if let Some((claim, work)) = abandoned {
+                let answer = match work {
+                    Work::Aborted(_, answer) => answer,
+                    _ => None,
+                };
                 self.end_aborted(context, claim, answer);
             }
         }

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use fabrix_block::Status as DiskStatus;
 use fabrix_proto::iscsi::login::Leading;
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::iscsi::target::{Answer as Response, ManagementId};
@@ -16,14 +15,14 @@ use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, SenseFormat};
 use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
 use fabrix_proto::{Claim, Settled, Slot};
-use fabrix_rt::{Completion, Nanos};
+use fabrix_rt::Nanos;
 use fabrix_transport::Outgoing;
 
 use super::context::SessionCarrier;
 use super::job::Job;
 use super::job::copying::Copies;
 use super::units::{Unit, UnitName, Units};
-use crate::command_table::{CommandTable, Waiting};
+use crate::command_table::CommandTable;
 use crate::context::{CommandContext, copy};
 use crate::disk::{DiskView, Member, PendingChange, Role, Stop, Trouble};
 use crate::registry::ConnectionAddress;
@@ -178,15 +177,6 @@ impl Session {
         self.changing > 0 || !self.managing.is_empty()
     }
 
-    /// Whether commands wait for anything but their initiator.
-    pub(super) fn waits_for_others(&self) -> bool {
-        let commands = &self.commands;
-        commands.at_disk() > 0
-            || commands.is_stalled()
-            || commands.is_paused()
-            || self.has_pending_changes()
-    }
-
     /// Polls the changes that take more than one turn.
     pub(super) fn run_pending_changes(
         &mut self,
@@ -239,29 +229,6 @@ impl Session {
     ) {
         drop(context.stream.release(slot));
         self.slot_freed(context, slot);
-    }
-
-    /// A disk has ended the request of a slot.
-    pub(super) fn disk_answered(
-        &mut self,
-        context: &mut CommandContext<'_, impl SessionCarrier>,
-        slot: Slot,
-        completion: Completion,
-    ) {
-        match self.commands.take_from_disk(slot) {
-            Some((claim, Work::AtDisk(mut job))) => {
-                let status = DiskStatus::from_result(completion.result);
-                match job.ended(context, status, completion.loan) {
-                    Some(end) => self.finish(context, claim, &job, end),
-                    None => self.run(context, claim, job, None),
-                };
-            }
-            Some((claim, Work::Aborted(_, answer))) => {
-                self.end_aborted(context, claim, answer);
-            }
-            _ => debug_assert!(false, "{slot:?} has no request at a disk"),
-        }
-        self.retry(context);
     }
 
     // ---- answers

@@ -1,20 +1,16 @@
-//! Commands of a session that wait for a disk, and the end of those that a disk does not end in
-//! time.
-//!
-//! A part of `session`. `command_table` has what both protocols share.
+//! Commands of a session that wait for a disk. A part of `session`.
 
 use std::sync::Arc;
 
+use fabrix_block::Status as DiskStatus;
 use fabrix_proto::{Claim, Settled, Slot};
+use fabrix_rt::Completion;
 
 use super::context::SessionCarrier;
-use super::session::{AbortAnswer, Session, Work};
-use super::units::UnitName;
+use super::session::{Session, Work};
 use crate::command_table::{CommandTable, Waiting};
 use crate::context::CommandContext;
 use crate::disk::{DiskId, DiskState};
-use crate::local::Local;
-use crate::requests::Requests;
 
 impl<C: SessionCarrier> Waiting<C> for Session {
     type Work = Work;
@@ -36,43 +32,31 @@ impl<C: SessionCarrier> Waiting<C> for Session {
             aborted => self.commands.keep(claim, aborted),
         }
     }
-}
-
-impl Session {
-    /// The connection has ended: commands get no more requests.
-    pub(super) fn close(&mut self) {
-        let disks = self.commands.iter().filter_map(|(_, work)| work.at_disk());
-        let disks: Vec<_> = disks.filter_map(|disk| self.state(disk)).collect();
-        self.commands.close(&disks);
-    }
-
-    /// The state that connections share about a disk, if the session still sees the disk.
-    fn state(&self, disk: UnitName) -> Option<Arc<DiskState>> {
-        let at = self.units.find(disk)?;
-        Some(Arc::clone(&self.units.list[at].state))
-    }
-
-    /// Ends the command of a slot before its disk has ended its request, if the disk has one. Gives
-    /// the claim, and the answer that was to follow.
-    pub(super) fn abandon_request(
+    fn disk_answered(
         &mut self,
-        local: &Local,
-        requests: &mut Requests,
+        context: &mut CommandContext<'_, C>,
         slot: Slot,
-    ) -> Option<(Claim, Option<AbortAnswer>)> {
-        let disk = self.commands.get(slot)?.at_disk()?;
-        let state = self.state(disk);
-        let abandoned = self.commands.abandon(local, requests, slot, state.as_ref());
-        abandoned.map(|(claim, work)| match work {
-            Work::Aborted(_, answer) => (claim, answer),
-            _ => (claim, None),
-        })
+        completion: Completion,
+    ) {
+        match self.commands.take_from_disk(slot) {
+            Some((claim, Work::AtDisk(mut job))) => {
+                let status = DiskStatus::from_result(completion.result);
+                match job.ended(context, status, completion.loan) {
+                    Some(end) => self.finish(context, claim, &job, end),
+                    None => self.run(context, claim, job, None),
+                };
+            }
+            Some((claim, Work::Aborted(_, answer))) => {
+                self.end_aborted(context, claim, answer);
+            }
+            _ => debug_assert!(false, "{slot:?} has no request at a disk"),
+        }
+        self.retry(context);
     }
 
-    /// Ends all commands that disks have not ended in time, after the end of the connection.
-    pub(super) fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
-        for slot in self.commands.slots() {
-            self.abandon_request(local, requests, slot);
-        }
+    fn disk_of(&self, slot: Slot) -> Option<Option<Arc<DiskState>>> {
+        let disk = self.commands.get(slot)?.at_disk()?;
+        let at = self.units.find(disk);
+        Some(at.map(|at| Arc::clone(&self.units.list[at].state)))
     }
 }

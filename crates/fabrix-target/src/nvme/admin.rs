@@ -153,23 +153,19 @@ impl Admin {
         entry: &SubmissionEntry,
         transfer: Transfer,
     ) -> (Settled, After) {
-        let wanted = match self.controller.transfer_bytes(entry) {
+        let expected = match self.controller.transfer_bytes(entry) {
             Ok(bytes) => bytes,
             Err(status) => return (context.answer(claim, status), After::Nothing),
         };
+        let fits = transfer.bytes() == expected;
         let settled = match transfer {
-            Transfer::None if wanted == 0 => {
+            Transfer::None | Transfer::Send { .. } if fits => {
                 return self.execute(context, claim, entry, None, 0);
             }
-            Transfer::Inline { bytes } if bytes == wanted => {
-                return self.execute(context, claim, entry, Some(&Incoming::InPlace), bytes);
+            Transfer::Inline { .. } if fits => {
+                return self.execute(context, claim, entry, Some(&Incoming::InPlace), expected);
             }
-            Transfer::Send { bytes } if bytes == wanted => {
-                return self.execute(context, claim, entry, None, 0);
-            }
-            Transfer::Fetch { bytes }
-                if bytes == wanted && context.fetch_data(claim.slot(), bytes) =>
-            {
+            Transfer::Fetch { .. } if fits && context.fetch_data(claim.slot(), expected) => {
                 claim.keep_in(&mut self.fetching, *entry)
             }
             _ => context.answer(claim, Status::DATA_SGL_LENGTH_INVALID),

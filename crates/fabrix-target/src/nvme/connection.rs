@@ -14,7 +14,7 @@ use fabrix_proto::nvme::fabrics::FabricsCommand;
 use fabrix_proto::nvme::queue::{ControllerEvent, Transfer};
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::{Claim, Nanos, Settled, Slot};
-use fabrix_rt::{Completion, Shard};
+use fabrix_rt::Shard;
 use fabrix_transport::Ended;
 
 use super::admin::{Admin, After};
@@ -25,9 +25,7 @@ use crate::connection::{Connection, Protocol};
 use crate::context::CommandContext;
 use crate::disk::Stop;
 use crate::lifecycle::Stage;
-use crate::local::Local;
 use crate::registry::{ConnectionAddress, ConnectionOrder, Traffic};
-use crate::requests::Requests;
 use ending::CONTROLLER_GONE;
 
 /// The role of a connection.
@@ -248,9 +246,6 @@ impl<Q: Queue> Protocol<Q> for Nvme {
     }
 
     fn close(connection: &mut Connection<Q, Self>, shard: &mut Shard) {
-        if let Role::Io { queue, .. } = &mut connection.protocol.role {
-            queue.close();
-        }
         connection.retire(shard);
     }
 
@@ -270,12 +265,6 @@ impl<Q: Queue> Protocol<Q> for Nvme {
         match &self.role {
             Role::Io { queue, .. } => Some(&queue.commands),
             Role::Admin(_) | Role::Unknown { .. } => None,
-        }
-    }
-
-    fn disk_answered(&mut self, context: &mut CommandContext<'_, Q>, slot: Slot, end: Completion) {
-        if let Role::Io { queue, .. } = &mut self.role {
-            queue.disk_answered(context, slot, end);
         }
     }
 
@@ -301,12 +290,8 @@ impl<Q: Queue> Protocol<Q> for Nvme {
         }
     }
 
-    fn waits_for_others(&self) -> bool {
-        match &self.role {
-            Role::Io { queue, .. } => queue.waits_for_others(),
-            Role::Admin(admin) => admin.has_ending_queues() || admin.has_pending_changes(),
-            Role::Unknown { .. } => false,
-        }
+    fn has_ending_queues(&self) -> bool {
+        matches!(&self.role, Role::Admin(admin) if admin.has_ending_queues())
     }
 
     fn is_busy(&self, queue: &Q) -> bool {
@@ -314,12 +299,6 @@ impl<Q: Queue> Protocol<Q> for Nvme {
             Role::Io { .. } => queue.slots_in_use() > 0,
             Role::Admin(admin) => admin.is_busy(),
             Role::Unknown { .. } => false,
-        }
-    }
-
-    fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
-        if let Role::Io { queue, .. } = &mut self.role {
-            queue.abandon_all(local, requests);
         }
     }
 }

@@ -34,7 +34,8 @@ pub(crate) enum Submitted {
 /// Submits a request to the disk of a command's namespace.
 ///
 /// # Errors
-/// The status to answer when the disk cannot be opened on this shard, or is not the one that it was.
+/// The status to answer when the disk cannot be opened on this shard, or when its identity has
+/// changed.
 #[inline(always)]
 fn submit<'d>(
     local: &Local,

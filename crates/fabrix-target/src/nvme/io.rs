@@ -14,13 +14,13 @@ use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::nvme::subsystem::{Authorized, Refused};
 use fabrix_proto::{Claim, Settled, Slot};
-use fabrix_rt::{Buf, Completion, Nanos};
+use fabrix_rt::{Buf, Nanos};
 use fabrix_transport::Incoming;
 
 use super::context::Queue;
 use super::status::{failed, nvme_status};
 use crate::catalog::Snapshot;
-use crate::command_table::{CommandTable, Waiting};
+use crate::command_table::CommandTable;
 use crate::context::CommandContext;
 use crate::disk::{DiskId, DiskState, DiskView, Member, PendingChange, Stop};
 
@@ -185,15 +185,6 @@ impl IoQueue {
         Ok(())
     }
 
-    /// Whether commands wait for anything but their host.
-    pub(crate) fn waits_for_others(&self) -> bool {
-        let commands = &self.commands;
-        commands.at_disk() > 0
-            || commands.is_stalled()
-            || commands.is_paused()
-            || self.has_pending_changes()
-    }
-
     /// Whether the command of a slot that is in use is about this namespace.
     pub(super) fn is_about(&self, slot: Slot, nsid: u32) -> bool {
         let at = usize::from(slot.0);
@@ -354,27 +345,5 @@ impl IoQueue {
             }
             _ => context.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR),
         };
-    }
-
-    /// A disk has answered.
-    pub(crate) fn disk_answered(
-        &mut self,
-        context: &mut CommandContext<'_, impl Queue>,
-        slot: Slot,
-        completion: Completion,
-    ) {
-        let counters = context.local.counters();
-        if counters.are_timed(context.shard.now()) {
-            counters.left_disk(context.shard.now());
-        }
-        let status = DiskStatus::from_result(completion.result);
-        match self.commands.take_from_disk(slot) {
-            Some((claim, Work::Aborted { first })) => self.aborted(context, claim, first),
-            Some((claim, work)) => {
-                self.finish(context, claim, work, status, completion.loan);
-            }
-            None => debug_assert!(false, "{slot:?} has no request at a disk"),
-        }
-        self.retry(context);
     }
 }

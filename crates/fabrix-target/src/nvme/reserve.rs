@@ -14,6 +14,7 @@ use fabrix_transport::Incoming;
 
 use super::context::Queue;
 use super::io::{IoQueue, ResolvedCommand, Stopping, Work, disk_views};
+use crate::command_table::Waiting;
 use crate::context::CommandContext;
 use crate::disk::{DiskId, DiskState, DiskView, PendingChange, RequestedChange, Stop, Trouble};
 
@@ -190,12 +191,12 @@ impl IoQueue {
 
     /// Ends commands that their disk has not ended in time. It gets no new request before it has
     /// ended theirs, so nothing of them is seen to happen after the answer to who preempted them.
-    fn end_overdue(&mut self, context: &mut CommandContext<'_, impl Queue>) {
+    fn end_overdue<Q: Queue>(&mut self, context: &mut CommandContext<'_, Q>) {
         let now = context.shard.now();
         let overdue = self.stopping.iter().filter(|it| it.until <= now);
         let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
         for slot in slots {
-            let given_up = self.abandon_request(context.local, context.requests, slot);
+            let given_up = Waiting::<Q>::abandon(self, context.local, context.requests, slot);
             if let Some((claim, Work::Aborted { first })) = given_up {
                 self.aborted(context, claim, first);
             }

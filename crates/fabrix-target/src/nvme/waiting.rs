@@ -1,11 +1,10 @@
-//! Commands of an I/O queue that wait for a disk, and the end of those that a disk does not end in
-//! time.
-//!
-//! A part of `io`. `command_table` has what both protocols share.
+//! Commands of an I/O queue that wait for a disk. A part of `io`.
 
 use std::sync::Arc;
 
+use fabrix_block::Status as DiskStatus;
 use fabrix_proto::{Claim, Settled, Slot};
+use fabrix_rt::Completion;
 use fabrix_transport::Incoming;
 
 use super::context::Queue;
@@ -14,8 +13,6 @@ use crate::command_table::{CommandTable, Waiting};
 use crate::context::CommandContext;
 use crate::disk::DiskId;
 use crate::disk::DiskState;
-use crate::local::Local;
-use crate::requests::Requests;
 
 impl<Q: Queue> Waiting<Q> for IoQueue {
     type Work = Work;
@@ -47,41 +44,31 @@ impl<Q: Queue> Waiting<Q> for IoQueue {
             }
         }
     }
-}
-
-impl IoQueue {
-    /// The connection has ended: commands get no more requests.
-    pub(crate) fn close(&mut self) {
-        let slots = self.commands.slots();
-        let disks: Vec<_> = slots.filter_map(|slot| self.disk_of(slot)?).collect();
-        self.commands.close(&disks);
+    fn disk_answered(
+        &mut self,
+        context: &mut CommandContext<'_, Q>,
+        slot: Slot,
+        completion: Completion,
+    ) {
+        let counters = context.local.counters();
+        if counters.are_timed(context.shard.now()) {
+            counters.left_disk(context.shard.now());
+        }
+        let status = DiskStatus::from_result(completion.result);
+        match self.commands.take_from_disk(slot) {
+            Some((claim, Work::Aborted { first })) => self.aborted(context, claim, first),
+            Some((claim, work)) => {
+                self.finish(context, claim, work, status, completion.loan);
+            }
+            None => debug_assert!(false, "{slot:?} has no request at a disk"),
+        }
+        self.retry(context);
     }
 
-    /// The disk that has a request of the command of a slot. The inner None: the queue does not see
-    /// the disk any more.
     fn disk_of(&self, slot: Slot) -> Option<Option<Arc<DiskState>>> {
         self.commands.get(slot).filter(|work| work.is_at_disk())?;
         let disk = self.last_commands[usize::from(slot.0)].map(|command| command.disk);
         let mut states = self.disk_views.iter().map(|(_, view)| &view.state);
         Some(states.find(|state| Some(state.id()) == disk).cloned())
-    }
-
-    /// Ends the command of a slot before its disk has ended its request, if the disk has one. Gives
-    /// the claim, and what the command waited for.
-    pub(super) fn abandon_request(
-        &mut self,
-        local: &Local,
-        requests: &mut Requests,
-        slot: Slot,
-    ) -> Option<(Claim, Work)> {
-        let disk = self.disk_of(slot)?;
-        self.commands.abandon(local, requests, slot, disk.as_ref())
-    }
-
-    /// Ends all commands that disks have not ended in time, after the end of the connection.
-    pub(crate) fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
-        for slot in self.commands.slots() {
-            self.abandon_request(local, requests, slot);
-        }
     }
 }

@@ -97,26 +97,20 @@ impl Copying {
         let route = &self.routes[self.at];
         let most = route.piece_bytes() / route.block_bytes;
         self.piece = (route.blocks - self.done).min(most);
-        let (disk, from) = match self.writing {
-            true => route.destination,
-            false => route.source,
-        };
         let durable = route.durable;
+        let ((disk, from), operation, moves) = match self.writing {
+            true => (route.destination, Operation::Write { durable }, Moves::Made),
+            false => (route.source, Operation::Read, Moves::ReadToCopy),
+        };
         JobRequest {
             disk,
-            operation: match self.writing {
-                true => Operation::Write { durable },
-                false => Operation::Read,
-            },
+            operation,
             extent: Extent {
                 lba: from + u64::from(self.done),
                 blocks: self.piece,
             },
             bytes: self.piece as usize * route.block_bytes as usize,
-            moves: match self.writing {
-                true => Moves::Made,
-                false => Moves::ReadToCopy,
-            },
+            moves,
         }
     }
 

@@ -6,7 +6,7 @@ use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
 use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::Loan;
 
-use super::{End, Job, Task};
+use super::{End, Job, JobWork};
 use crate::context::CommandContext;
 use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::status::failure;
@@ -23,7 +23,7 @@ impl Job {
             self.tell_failure(context, status);
             return self.ended_badly(status, failure);
         }
-        if let Task::Copy(copying) = &mut self.task {
+        if let JobWork::Copy(copying) = &mut self.work {
             return copying.ended(loan, &mut self.made);
         }
         self.step_ended(context, loan)
@@ -52,7 +52,7 @@ impl Job {
         context: &mut CommandContext<'_, impl SessionCarrier>,
         loan: Loan,
     ) -> Option<End> {
-        let Task::Disk(operation) = &self.task else {
+        let JobWork::Disk(operation) = &self.work else {
             return Some(End::Good);
         };
         match operation {
@@ -96,9 +96,9 @@ impl Job {
     }
 
     fn ended_badly(&mut self, status: DiskStatus, failure: Failure) -> Option<End> {
-        let operation = match &self.task {
-            Task::Disk(operation) => operation,
-            Task::Copy(_) => return Some(End::Failed(failure)),
+        let operation = match &self.work {
+            JobWork::Disk(operation) => operation,
+            JobWork::Copy(_) => return Some(End::Failed(failure)),
         };
         match operation {
             DiskOperation::CompareAndWrite { .. } if status == DiskStatus::CompareFailed => {

@@ -1,7 +1,7 @@
 //! Orders between connections, and orders of the shard's config task.
 //!
-//! A part of `connection`. An order for which a mailbox has no room is sent again soon, and the task
-//! stays until then.
+//! A part of `connection`. An order for which a mailbox has no room is sent again soon, and the
+//! task stays until then.
 
 use std::time::Duration;
 

@@ -227,13 +227,13 @@ impl Rig {
 
     fn told(&mut self, event: Option<&Event>) {
         match event {
-            Some(Event::Completed { slot, ending }) => {
+            Some(Event::Completed { slot, outcome }) => {
                 let task = self.tasks[usize::from(slot.0)].take();
                 let most = match task.expect("a task ends once") {
                     Transfer::None => 0,
                     Transfer::Read { bytes } | Transfer::Write { bytes } => bytes,
                 };
-                assert!(ending.data_bytes <= most);
+                assert!(outcome.data_bytes <= most);
                 assert!(self.machine.endpoint().sense().len() <= 252);
             }
             Some(Event::LoginFailed(_) | Event::LoggedOut) => {

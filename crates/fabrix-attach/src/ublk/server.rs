@@ -122,7 +122,7 @@ impl Server {
             file: open.file.clone(),
             opcode: command.opcode,
             words: command.words,
-            number: command.place,
+            number: command.buffer_index,
         };
         shard.start(self.token(u32::from(tag)), op);
     }

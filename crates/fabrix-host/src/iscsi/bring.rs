@@ -59,11 +59,11 @@ impl<L: Link> Session<L> {
     pub(super) fn own_answer(
         &mut self,
         shard: &mut Shard,
-        ending: TaskOutcome,
+        outcome: TaskOutcome,
         sense: Option<Sense>,
         data: &[u8],
     ) {
-        if !ending.intact || !ending.delivered {
+        if !outcome.intact || !outcome.delivered {
             let sentence =
                 "data of the target does not match its digest, or it could not carry out a command";
             return self.lose_with(shard, ConnectErrorKind::Protocol, sentence);
@@ -73,7 +73,7 @@ impl<L: Link> Session<L> {
             return;
         };
         let answer = Answer {
-            status: Status(ending.status),
+            status: Status(outcome.status),
             sense,
             data,
         };

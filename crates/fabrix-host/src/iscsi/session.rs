@@ -147,7 +147,7 @@ impl<L: Link> Session<L> {
         match event {
             Event::LoggedIn => self.logged_in(shard),
             Event::LoginFailed(failure) => self.refused(shard, *failure),
-            Event::Completed { slot, ending } => self.completed(shard, slot, ending),
+            Event::Completed { slot, outcome } => self.completed(shard, slot, outcome),
             Event::WindowOpened => self.send_waiting(shard),
             Event::Pong => {
                 self.pinged.is_answered = true;
@@ -219,7 +219,7 @@ impl<L: Link> Session<L> {
     }
 
     /// A command was answered.
-    fn completed(&mut self, shard: &mut Shard, slot: fabrix_proto::Slot, ending: TaskOutcome) {
+    fn completed(&mut self, shard: &mut Shard, slot: fabrix_proto::Slot, outcome: TaskOutcome) {
         let Some(connection) = &mut self.connection else {
             return;
         };
@@ -230,15 +230,15 @@ impl<L: Link> Session<L> {
             (Some(Carried::Own), data) => {
                 connection.free(slot);
                 let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
-                let data = data.get(..ending.data_bytes as usize).unwrap_or(data);
-                self.own_answer(shard, ending, sense, data);
+                let data = data.get(..outcome.data_bytes as usize).unwrap_or(data);
+                self.own_answer(shard, outcome, sense, data);
             }
             (Some(Carried::Look), _) => {
                 connection.free(slot);
                 self.look_for_changes(sense);
                 self.send_waiting(shard);
             }
-            (Some(carried), data) => self.answered(shard, slot, carried, data, (ending, sense)),
+            (Some(carried), data) => self.answered(shard, slot, carried, data, (outcome, sense)),
             (None, _) => debug_assert!(false, "the machine completes only what was sent"),
         }
     }

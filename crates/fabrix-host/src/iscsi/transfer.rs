@@ -158,7 +158,7 @@ impl<L: Link> Session<L> {
         slot: Slot,
         carried: Carried,
         data: Option<Buf>,
-        (ending, sense): (TaskOutcome, Option<Sense>),
+        (outcome, sense): (TaskOutcome, Option<Sense>),
     ) {
         self.reconnection.has_lived();
         self.look_for_changes(sense);
@@ -168,11 +168,11 @@ impl<L: Link> Session<L> {
                 if moves_payload(operation) {
                     request.data = data;
                 }
-                self.judge(shard, slot, request, operation, (ending, sense));
+                self.judge(shard, slot, request, operation, (outcome, sense));
             }
             Carried::Flushing(mut request) => {
                 request.data = data;
-                self.judge(shard, slot, request, Operation::Flush, (ending, sense));
+                self.judge(shard, slot, request, Operation::Flush, (outcome, sense));
             }
             Carried::Own | Carried::Look | Carried::Ended { .. } => {
                 debug_assert!(false, "neither waits for an answer to a request");
@@ -189,21 +189,21 @@ impl<L: Link> Session<L> {
         slot: Slot,
         mut request: Request,
         operation: Operation,
-        (ending, sense): (TaskOutcome, Option<Sense>),
+        (outcome, sense): (TaskOutcome, Option<Sense>),
     ) {
         let Some(seen) = &self.plan.expected else {
             return;
         };
-        let verdict = match ending {
+        let verdict = match outcome {
             TaskOutcome { intact: false, .. } => Verdict::Again(DiskStatus::MediaRead),
             TaskOutcome {
                 delivered: false, ..
             } => Verdict::Again(DiskStatus::NotReady),
-            _ => command::verdict(operation, Status(ending.status), sense, seen),
+            _ => command::verdict(operation, Status(outcome.status), sense, seen),
         };
         match verdict {
             Verdict::Ends(DiskStatus::Ok) => {
-                self.done(shard, slot, request, operation, ending.data_bytes);
+                self.done(shard, slot, request, operation, outcome.data_bytes);
             }
             Verdict::Ends(status) => self.end(shard, slot, request, status),
             // A pair that was aborted on its way may have happened.

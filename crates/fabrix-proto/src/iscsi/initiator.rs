@@ -77,7 +77,7 @@ pub enum Event {
         /// Which one.
         slot: Slot,
         /// How it ended.
-        ending: TaskOutcome,
+        outcome: TaskOutcome,
     },
     /// The target takes commands again, after one was refused for want of room.
     WindowOpened,
@@ -116,7 +116,7 @@ pub struct Initiator {
     closed: bool,
     /// Basic header segment of the last PDU.
     bhs: [u8; BHS_BYTES],
-    phase: Phase,
+    state: ConnectionState,
     parameters: Parameters,
     cmd_sn: u32,
     max_cmd_sn: u32,
@@ -133,7 +133,7 @@ pub struct Initiator {
 }
 
 /// Where the connection is.
-enum Phase {
+enum ConnectionState {
     Login(Box<Login>),
     FullFeature,
 }
@@ -159,7 +159,7 @@ impl Initiator {
         Self {
             closed: false,
             bhs: [0; BHS_BYTES],
-            phase: Phase::Login(Box::new(Login::new(login))),
+            state: ConnectionState::Login(Box::new(Login::new(login))),
             parameters: Parameters::default(),
             cmd_sn: 1,
             max_cmd_sn: 0,
@@ -176,7 +176,7 @@ impl Initiator {
 
     /// Opens the connection: the first Login Request.
     pub fn start<F: Framing>(&mut self, out: &mut F) {
-        if let Phase::Login(login) = &mut self.phase {
+        if let ConnectionState::Login(login) = &mut self.state {
             let request = login.first();
             self.send_login(&request, out);
         }
@@ -185,7 +185,7 @@ impl Initiator {
     /// Whether the session has begun and is not over.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        matches!(self.phase, Phase::FullFeature) && !self.closed
+        matches!(self.state, ConnectionState::FullFeature) && !self.closed
     }
 
     /// What both sides agreed on; the standard's defaults before that.
@@ -249,13 +249,13 @@ impl Initiator {
             intact,
             ..
         } = self.tasks.free(slot);
-        let ending = TaskOutcome {
+        let outcome = TaskOutcome {
             delivered,
             status,
             data_bytes: moved.min(bytes.saturating_sub(residual)),
             intact,
         };
-        Event::Completed { slot, ending }
+        Event::Completed { slot, outcome }
     }
 }
 
@@ -269,9 +269,9 @@ impl Endpoint for Initiator {
 
     #[inline(always)]
     fn digests(&self) -> Digests {
-        match self.phase {
-            Phase::FullFeature => self.parameters.digests,
-            Phase::Login(_) => Digests::default(),
+        match self.state {
+            ConnectionState::FullFeature => self.parameters.digests,
+            ConnectionState::Login(_) => Digests::default(),
         }
     }
 

@@ -195,7 +195,7 @@ pub struct Target {
     closed: bool,
     /// Basic header segment of the last PDU.
     bhs: [u8; BHS_BYTES],
-    phase: Phase,
+    state: ConnectionState,
     parameters: Parameters,
     window: Window,
     stat_sn: u32,
@@ -209,7 +209,7 @@ pub struct Target {
 }
 
 /// Where the connection is.
-enum Phase {
+enum ConnectionState {
     Login(Box<Login>),
     FullFeature(Box<Session>),
     /// A login that failed, or a goodbye that was said.
@@ -240,7 +240,7 @@ impl Target {
             limits,
             closed: false,
             bhs: [0; BHS_BYTES],
-            phase: Phase::Login(Box::new(Login::new(limits.wishes))),
+            state: ConnectionState::Login(Box::new(Login::new(limits.wishes))),
             parameters: Parameters::default(),
             window: Window::new(0, limits.window),
             stat_sn: 0,
@@ -258,19 +258,19 @@ impl Target {
     /// Who wants to log in, after [`Event::Authorize`], or has.
     #[must_use]
     pub fn leading(&self) -> Option<&Leading> {
-        match &self.phase {
-            Phase::Login(login) => login.leading(),
-            Phase::FullFeature(session) => Some(&session.leading),
-            Phase::Parted => None,
+        match &self.state {
+            ConnectionState::Login(login) => login.leading(),
+            ConnectionState::FullFeature(session) => Some(&session.leading),
+            ConnectionState::Parted => None,
         }
     }
 
     /// The session, once it has begun.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
-        match &self.phase {
-            Phase::FullFeature(session) => Some(session),
-            Phase::Login(_) | Phase::Parted => None,
+        match &self.state {
+            ConnectionState::FullFeature(session) => Some(session),
+            ConnectionState::Login(_) | ConnectionState::Parted => None,
         }
     }
 
@@ -311,15 +311,15 @@ impl Endpoint for Target {
 
     #[inline(always)]
     fn digests(&self) -> Digests {
-        match self.phase {
-            Phase::FullFeature(_) => self.parameters.digests,
-            Phase::Login(_) | Phase::Parted => Digests::default(),
+        match self.state {
+            ConnectionState::FullFeature(_) => self.parameters.digests,
+            ConnectionState::Login(_) | ConnectionState::Parted => Digests::default(),
         }
     }
 
     #[inline(always)]
     fn takes_additional_headers(&self) -> bool {
-        !matches!(self.phase, Phase::Login(_))
+        !matches!(self.state, ConnectionState::Login(_))
     }
 
     fn pdu<F: Framing>(
@@ -353,16 +353,16 @@ impl Endpoint for Target {
 
     fn terminate<F: Framing>(&mut self, violation: &Violation, out: &mut F) {
         self.closed = true;
-        match mem::replace(&mut self.phase, Phase::Parted) {
-            Phase::Parted => {}
-            Phase::Login(_) => {
+        match mem::replace(&mut self.state, ConnectionState::Parted) {
+            ConnectionState::Parted => {}
+            ConnectionState::Login(_) => {
                 let status = LoginStatus::INITIATOR_ERROR;
                 self.refuse_login(Refusal::new(status, violation.sentence()), out);
             }
             full => {
-                self.phase = full;
+                self.state = full;
                 self.say_goodbye(violation, out);
-                self.phase = Phase::Parted;
+                self.state = ConnectionState::Parted;
             }
         }
     }

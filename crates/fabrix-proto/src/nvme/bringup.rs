@@ -137,8 +137,8 @@ pub enum Found {
 #[derive(Debug)]
 pub struct Bringup {
     config: BringupConfig,
-    phase: Phase,
-    /// The phase's command has been sent and is not answered.
+    step: BringupStep,
+    /// The step's command has been sent and is not answered.
     waiting: bool,
     controller_id: u16,
     capabilities: Capabilities,
@@ -156,7 +156,7 @@ pub struct Bringup {
 
 /// Which command is next, or waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum BringupStep {
     Connect,
     ConnectQueue {
         queue_id: u16,
@@ -197,7 +197,7 @@ impl Bringup {
     pub fn new(config: BringupConfig) -> Self {
         Self {
             config,
-            phase: Phase::Connect,
+            step: BringupStep::Connect,
             waiting: false,
             controller_id: CNTLID_DYNAMIC,
             capabilities: Capabilities::default(),
@@ -228,7 +228,7 @@ impl Bringup {
         let most = controller.capabilities.max_queue_entries.max(2);
         let entries = entries.clamp(2, most);
         Self {
-            phase: Phase::ConnectQueue { queue_id, entries },
+            step: BringupStep::ConnectQueue { queue_id, entries },
             controller_id: controller.controller_id,
             capabilities: controller.capabilities,
             version: controller.version,
@@ -239,12 +239,12 @@ impl Bringup {
 
     /// What to do now. While an answer is awaited, and after an error, that is to wait for ever.
     pub fn next(&mut self, now: Nanos) -> Step {
-        if self.waiting || self.phase == Phase::Failed {
+        if self.waiting || self.step == BringupStep::Failed {
             return Step::Wait {
                 until: Nanos(u64::MAX),
             };
         }
-        if let Phase::ReadStatus { not_before } = self.phase
+        if let BringupStep::ReadStatus { not_before } = self.step
             && now < not_before
         {
             return Step::Wait { until: not_before };
@@ -276,25 +276,26 @@ impl Bringup {
         }
         self.waiting = false;
         self.take(&entry, data, now)
-            .inspect_err(|_| self.phase = Phase::Failed)
+            .inspect_err(|_| self.step = BringupStep::Failed)
     }
 
     /// The error for a command that was not answered in the time the caller gives.
     #[must_use]
     pub fn no_answer(&self) -> BringupError {
-        let sentence = format!(
-            "the controller did not answer {} in time",
-            self.phase.name()
-        );
+        let sentence = format!("the controller did not answer {} in time", self.step.name());
         BringupError::new(BringupErrorKind::Timeout, sentence)
     }
 
     fn facts(&self) -> Option<Box<Facts>> {
-        let found = match (self.phase, self.config.purpose) {
-            (Phase::QueueReady { queue_id, entries }, _) => Found::Queue { queue_id, entries },
-            (Phase::Ready, Purpose::Discovery) => Found::Discovery(self.discovery.log().clone()),
-            (Phase::Ready, Purpose::Timing { .. }) => Found::Timing(self.timing),
-            (Phase::Ready, Purpose::Io { .. }) => Found::Io {
+        let found = match (self.step, self.config.purpose) {
+            (BringupStep::QueueReady { queue_id, entries }, _) => {
+                Found::Queue { queue_id, entries }
+            }
+            (BringupStep::Ready, Purpose::Discovery) => {
+                Found::Discovery(self.discovery.log().clone())
+            }
+            (BringupStep::Ready, Purpose::Timing { .. }) => Found::Timing(self.timing),
+            (BringupStep::Ready, Purpose::Io { .. }) => Found::Io {
                 queues: self.queues,
                 nsids: self.nsids.clone(),
                 namespace: self.namespace.clone()?,

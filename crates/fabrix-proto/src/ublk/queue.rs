@@ -40,8 +40,8 @@ pub struct Command {
     pub opcode: u32,
     /// Queue and tag; result.
     pub words: [u32; 2],
-    /// [`spec::place`], or nothing.
-    pub place: u32,
+    /// [`spec::buffer_index`], or nothing.
+    pub buffer_index: u32,
 }
 
 /// Meaning of a completed command.
@@ -132,7 +132,11 @@ impl Queue {
         Command {
             opcode,
             words: [queue, result.cast_unsigned()],
-            place: if self.places { spec::place(tag) } else { 0 },
+            buffer_index: if self.places {
+                spec::buffer_index(tag)
+            } else {
+                0
+            },
         }
     }
 }
@@ -164,9 +168,9 @@ mod tests {
 
         /// Takes a command as the kernel does: a second one for a tag is refused.
         fn take(&mut self, command: Command) -> Result<(), i32> {
-            let [place, result] = command.words.map(u32::to_ne_bytes);
-            assert_eq!(place[..2], [0, 0], "the only queue");
-            let tag = u16::from_ne_bytes([place[2], place[3]]);
+            let [index, result] = command.words.map(u32::to_ne_bytes);
+            assert_eq!(index[..2], [0, 0], "the only queue");
+            let tag = u16::from_ne_bytes([index[2], index[3]]);
             let at = usize::from(tag);
             if self.held[at] {
                 return Err(-16);
@@ -221,11 +225,17 @@ mod tests {
     #[test]
     fn every_command_names_the_place_of_its_tag_where_pages_are_wanted() {
         let mut queue = Queue::new(3, true);
-        assert_eq!(queue.begin(2).map(|first| first.place), Some(0x1_0002));
+        assert_eq!(
+            queue.begin(2).map(|first| first.buffer_index),
+            Some(0x1_0002)
+        );
         queue.came(2, 0);
-        assert_eq!(queue.answer(2, 0).map(|next| next.place), Some(0x1_0002));
+        assert_eq!(
+            queue.answer(2, 0).map(|next| next.buffer_index),
+            Some(0x1_0002)
+        );
         let mut queue = Queue::new(3, false);
-        assert_eq!(queue.begin(2).map(|first| first.place), Some(0));
+        assert_eq!(queue.begin(2).map(|first| first.buffer_index), Some(0));
     }
 
     #[test]

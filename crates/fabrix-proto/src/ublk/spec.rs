@@ -67,7 +67,7 @@ pub const F_USER_COPY: u64 = 1 << 7;
 /// The size may change.
 pub const F_UPDATE_SIZE: u64 = 1 << 10;
 /// The pages of a request are put into the buffer table of the server's ring before it hears of the
-/// request, and taken out with its answer: see [`place`]. Linux 6.16.
+/// request, and taken out with its answer: see [`buffer_index`]. Linux 6.16.
 pub const F_AUTO_BUF_REG: u64 = 1 << 11;
 
 /// Nobody serves it and nobody can use it.
@@ -291,7 +291,7 @@ const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES);
 /// table the pages of the tag's next request are for. A request whose pages cannot be put there
 /// comes all the same, and says so ([`Descriptor::is_lent`]).
 #[must_use]
-pub const fn place(number: u16) -> u32 {
+pub const fn buffer_index(number: u16) -> u32 {
     AUTO_BUF_REG_FALLBACK << 16 | number as u32
 }
 const AUTO_BUF_REG_FALLBACK: u32 = 1 << 0;
@@ -522,8 +522,8 @@ mod tests {
     /// then zeroes.
     #[test]
     fn a_place_says_its_number_and_that_a_request_without_it_is_wanted_too() {
-        assert_eq!(place(0).to_le_bytes(), [0, 0, 1, 0]);
-        assert_eq!(place(0x0102).to_le_bytes(), [2, 1, 1, 0]);
+        assert_eq!(buffer_index(0).to_le_bytes(), [0, 0, 1, 0]);
+        assert_eq!(buffer_index(0x0102).to_le_bytes(), [2, 1, 1, 0]);
     }
 
     #[test]

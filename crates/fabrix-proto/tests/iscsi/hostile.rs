@@ -234,7 +234,7 @@ fn a_damaged_header_is_the_end_and_damaged_data_is_told() {
     let mut damaged = data_in(0x81, itt, (0, 0), &[5; 4096]).bytes(BOTH);
     damaged[60] ^= 1;
     host.feed(&damaged);
-    assert!(matches!(host.event(), Event::Completed { ending, .. } if !ending.intact));
+    assert!(matches!(host.event(), Event::Completed { outcome, .. } if !outcome.intact));
     let mut damaged = numbered(0x20, 0x80).itt(NO_TAG).bytes(BOTH);
     damaged[9] ^= 1;
     host.feed(&damaged);
@@ -247,10 +247,10 @@ fn a_read_that_is_answered_with_less_says_so() {
     host.send(&data_in(0x80, itt, (0, 0), &[5; 512]));
     // U with a residual that claims more than that moved.
     host.send(&numbered(0x21, 0x82).itt(itt).put32(44, 1000));
-    assert!(matches!(host.event(), Event::Completed { ending, .. } if ending.data_bytes == 512));
+    assert!(matches!(host.event(), Event::Completed { outcome, .. } if outcome.data_bytes == 512));
     let (mut host, itt) = busy(A_READ);
     host.send(&data_in(0x83, itt, (0, 0), &[5; 4096]).put32(44, 96));
-    assert!(matches!(host.event(), Event::Completed { ending, .. } if ending.data_bytes == 4000));
+    assert!(matches!(host.event(), Event::Completed { outcome, .. } if outcome.data_bytes == 4000));
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn moves_data_both_ways(config: LoginConfig, limits: TargetLimits, step: usize) 
         pair.host.memory[1][..bytes as usize].copy_from_slice(&data);
         assert!(pair.host.command(1, Transfer::Write { bytes }));
         pair.run();
-        let ending = TaskOutcome {
+        let outcome = TaskOutcome {
             delivered: true,
             status: 0,
             data_bytes: bytes,
@@ -103,7 +103,7 @@ fn moves_data_both_ways(config: LoginConfig, limits: TargetLimits, step: usize) 
         let slot = Slot(1);
         assert_eq!(
             pair.host.event(),
-            Event::Completed { slot, ending },
+            Event::Completed { slot, outcome },
             "{bytes}"
         );
         assert!(pair.disk[..bytes as usize] == data, "{bytes} bytes arrive");
@@ -112,7 +112,7 @@ fn moves_data_both_ways(config: LoginConfig, limits: TargetLimits, step: usize) 
         let slot = Slot(2);
         assert_eq!(
             pair.host.event(),
-            Event::Completed { slot, ending },
+            Event::Completed { slot, outcome },
             "{bytes}"
         );
         assert!(
@@ -122,7 +122,7 @@ fn moves_data_both_ways(config: LoginConfig, limits: TargetLimits, step: usize) 
     }
     assert!(pair.host.command(3, Transfer::None));
     pair.run();
-    assert!(matches!(pair.host.event(), Event::Completed { ending, .. } if ending.status == 2));
+    assert!(matches!(pair.host.event(), Event::Completed { outcome, .. } if outcome.status == 2));
     assert_eq!(pair.host.machine.endpoint().sense()[2], 6);
     assert!(pair.host.with(|machine, out| machine.ping(out)));
     pair.run();

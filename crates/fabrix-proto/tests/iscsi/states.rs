@@ -22,7 +22,7 @@ enum State {
     Normal,
     /// A write's data was asked for.
     Asked,
-    /// It has asked for a logout, and commands are ending.
+    /// It has asked for a logout, and commands are outcome.
     Leaving,
     /// Its logout was answered.
     Gone,

@@ -64,7 +64,7 @@ impl Driver for FakeDriver {
             };
             let [_, _, low, high] = words[0].to_ne_bytes();
             let tag = u16::from_ne_bytes([low, high]);
-            let place = kernel.places.map_or(0, |_| spec::place(tag));
+            let place = kernel.places.map_or(0, |_| spec::buffer_index(tag));
             assert_eq!(number, place, "where the pages are wanted");
             if opcode == spec::COMMIT_AND_FETCH_REQ {
                 kernel.answers.push((tag, words[1].cast_signed()));

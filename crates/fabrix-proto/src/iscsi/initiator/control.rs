@@ -9,7 +9,7 @@ use zerocopy::byteorder::big_endian::{U16, U32};
 use super::data::residual;
 use super::login::Next;
 use super::tasks::Errand;
-use super::{Event, Initiator, Outcome, PINGS_ANSWERED, Phase, SENSE_BYTES_MAX};
+use super::{ConnectionState, Event, Initiator, Outcome, PINGS_ANSWERED, SENSE_BYTES_MAX};
 use crate::Breach;
 use crate::iscsi::framing::{self, Fault, Framing, Header};
 use crate::iscsi::pdu::{
@@ -97,7 +97,7 @@ impl Initiator {
     /// One Login Response, whole.
     pub(super) fn login_response<F: Framing>(&mut self, data: &[u8], out: &mut F) -> Outcome {
         let header: LoginResponse = self.header_as();
-        let Phase::Login(login) = &mut self.phase else {
+        let ConnectionState::Login(login) = &mut self.state else {
             return Ok(None);
         };
         let next = login.response(&header, data);
@@ -109,7 +109,7 @@ impl Initiator {
             }
             Ok(Next::Done(parameters)) => {
                 self.parameters = parameters;
-                self.phase = Phase::FullFeature;
+                self.state = ConnectionState::FullFeature;
                 self.take_numbers();
                 Ok(Some(Event::LoggedIn))
             }

@@ -4,7 +4,7 @@
 //!
 //! Source: RFC 7143, sections 11.2 and 4.2.2.1.
 
-use super::{Event, Initiator, Outcome, Phase, Received};
+use super::{ConnectionState, Event, Initiator, Outcome, Received};
 use crate::Breach;
 use crate::iscsi::framing::{Fault, Framing, SEGMENT_BYTES_MAX, Segment};
 use crate::iscsi::pdu::{BasicHeader, DataIn, Opcode, Sequence};
@@ -15,7 +15,7 @@ impl Initiator {
     pub(super) fn dispatch<F: Framing>(&mut self, out: &mut F) -> Result<Received, Fault> {
         let basic = &self.basic();
         let kind = basic.kind();
-        if matches!(self.phase, Phase::Login(_)) {
+        if matches!(self.state, ConnectionState::Login(_)) {
             check_login(kind)?;
             check_additional(basic)?;
             return self.expect_segment(basic, out);
@@ -79,7 +79,7 @@ impl Initiator {
     }
 
     pub(super) fn whole<F: Framing>(&mut self, data: &[u8], intact: bool, out: &mut F) -> Outcome {
-        if matches!(self.phase, Phase::Login(_)) {
+        if matches!(self.state, ConnectionState::Login(_)) {
             return self.login_response(data, out);
         }
         self.control(&self.basic(), data, intact, out)

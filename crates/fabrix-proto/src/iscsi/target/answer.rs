@@ -6,7 +6,7 @@ use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::U32;
 
 use super::Target;
-use super::tasks::{Direction, Phase, Task};
+use super::tasks::{Direction, Task, TaskState};
 use crate::iscsi::framing::{Framing, Header};
 use crate::iscsi::pdu::{
     FINAL, Opcode, RESIDUAL_OVERFLOW, RESIDUAL_UNDERFLOW, ScsiResponse, U24, padding,
@@ -134,11 +134,11 @@ impl Target {
         let Some(task) = self.tasks.get(slot) else {
             return false;
         };
-        if !matches!(task.phase, Phase::Owned) {
+        if !matches!(task.state, TaskState::Owned) {
             return false;
         }
         if task.arriving > 0 && !closed || task.awaits_data() {
-            task.phase = Phase::Answered(*answer);
+            task.state = TaskState::Answered(*answer);
             return false;
         }
         if let Some(task) = self.end_task(slot) {
@@ -161,7 +161,7 @@ impl Target {
         let closed = self.closed;
         match self.tasks.get(slot) {
             Some(task) if task.arriving > 0 && !closed => {
-                task.phase = Phase::Aborted;
+                task.state = TaskState::Aborted;
                 false
             }
             _ => self.end_task(slot).is_some(),

@@ -7,7 +7,7 @@
 //! Source: RFC 7143, section 11.3 "SCSI Command", section 4.2.5 "Data Transfer".
 
 use super::answer::{Answer, SENSE_INVALID_FIELD, SENSE_INVALID_OPCODE};
-use super::tasks::{Direction, Phase, Task};
+use super::tasks::{Direction, Task, TaskState};
 use super::{Event, Fault, Received, Target, Transfer};
 use crate::iscsi::framing::{Framing, Piece, Segment};
 use crate::iscsi::pdu::{
@@ -31,7 +31,7 @@ impl Target {
         self.check_announcement(&command)?;
         let mut task = self.task(&command);
         if let Some(answer) = self.refusal(&command, extended) {
-            task.phase = Phase::Answered(answer);
+            task.state = TaskState::Answered(answer);
         }
         self.begin(task, command.data_bytes.get(), out)
     }
@@ -112,11 +112,11 @@ impl Target {
         immediate: u32,
         out: &mut F,
     ) -> Result<Received, Fault> {
-        let refused = matches!(task.phase, Phase::Answered(_));
+        let refused = matches!(task.state, TaskState::Answered(_));
         let whole = immediate > 0 && immediate == task.expected;
         let inline = whole && immediate <= self.limits.max_inline_bytes && !refused;
         if inline {
-            task.phase = Phase::Arriving;
+            task.state = TaskState::Arriving;
         }
         task.arriving = u16::from(immediate > 0);
         let Some(slot) = self.tasks.insert(task) else {

@@ -225,7 +225,7 @@ impl Target {
         };
         self.send_logout(logout.itt, LogoutOutcome::Closed, out);
         self.closed = true;
-        self.phase = super::Phase::Parted;
+        self.state = super::ConnectionState::Parted;
     }
 
     fn send_logout<F: Framing>(&mut self, itt: u32, outcome: LogoutOutcome, out: &mut F) {

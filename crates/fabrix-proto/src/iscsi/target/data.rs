@@ -13,7 +13,7 @@ use zerocopy::byteorder::big_endian::U32;
 
 use super::answer::{Answer, Residual};
 use super::command::command_event;
-use super::tasks::{Phase, R2t, Task};
+use super::tasks::{R2t, Task, TaskState};
 use super::{Event, Fault, Received, Target, Transfer};
 use crate::iscsi::framing::{Framing, GoodStatus, Piece, ReadData, Segment};
 use crate::iscsi::pdu::{DataIn, DataOut, FINAL, NO_TAG, Opcode, ReadyToTransfer};
@@ -43,7 +43,7 @@ impl Target {
                 return;
             };
             let waits = closed || task.unsolicited || !task.fetching;
-            let owned = matches!(task.phase, Phase::Owned);
+            let owned = matches!(task.state, TaskState::Owned);
             if waits || !owned || task.asked >= task.expected || task.r2ts.len() >= most {
                 return;
             }
@@ -99,8 +99,8 @@ impl Target {
         task.data_sn = if ends { 0 } else { data_sn.wrapping_add(1) };
         task.ends = ends;
         task.arriving += 1;
-        let segment = match task.phase {
-            Phase::Owned => Segment::Kept(piece),
+        let segment = match task.state {
+            TaskState::Owned => Segment::Kept(piece),
             _ => Segment::Dropped(piece),
         };
         Ok(Received::segment(None, segment))
@@ -120,36 +120,36 @@ impl Target {
         task.arriving -= 1;
         task.intact &= intact;
         end_sequence(task);
-        match task.phase {
-            Phase::Arriving => {
-                task.phase = Phase::Owned;
+        match task.state {
+            TaskState::Arriving => {
+                task.state = TaskState::Owned;
                 (task.complete, task.asked) = (true, task.expected);
                 let transfer = Transfer::Inline {
                     bytes: task.expected,
                 };
                 Some(command_event(slot, task, transfer, task.intact))
             }
-            Phase::Owned if task.received == task.expected && !task.complete => {
+            TaskState::Owned if task.received == task.expected && !task.complete => {
                 task.complete = true;
                 let intact = task.intact;
                 Some(Event::Fetched { slot, intact })
             }
-            Phase::Owned => {
+            TaskState::Owned => {
                 self.grant(slot, out);
                 None
             }
-            Phase::Answered(_) | Phase::Aborted => self.finish_if_quiet(slot, out),
-            Phase::Free => None,
+            TaskState::Answered(_) | TaskState::Aborted => self.finish_if_quiet(slot, out),
+            TaskState::Free => None,
         }
     }
 
     /// Lets a task go that is answered or aborted, once nothing of it is on the way.
     pub(super) fn finish_if_quiet<F: Framing>(&mut self, slot: Slot, out: &mut F) -> Option<Event> {
         let task = self.tasks.get(slot)?;
-        match task.phase {
-            Phase::Answered(_) if task.awaits_data() => return None,
-            Phase::Aborted if task.arriving > 0 => return None,
-            Phase::Answered(answer) => {
+        match task.state {
+            TaskState::Answered(_) if task.awaits_data() => return None,
+            TaskState::Aborted if task.arriving > 0 => return None,
+            TaskState::Answered(answer) => {
                 let task = self.end_task(slot)?;
                 self.complete(slot, &task, &answer, out);
             }

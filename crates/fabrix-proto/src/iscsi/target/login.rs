@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
 use super::tasks::TaskTable;
-use super::{Event, Phase, Received, Target};
+use super::{ConnectionState, Event, Received, Target};
 use crate::iscsi::framing::{Framing, SEGMENT_BYTES_MAX, Segment, segment_length, send};
 use crate::iscsi::login::{Admission, Refusal, Response, Session, Step};
 use crate::iscsi::pdu::{BasicHeader, LoginRequest, LoginResponse, LoginStatus, Opcode};
@@ -23,7 +23,7 @@ impl Target {
     ///
     /// Yields what comes of it: nothing while the login goes on, else `LoggedIn` or `LoginFailed`.
     pub fn admit<F: Framing>(&mut self, admission: Admission, out: &mut F) -> Option<Event> {
-        let Phase::Login(login) = &mut self.phase else {
+        let ConnectionState::Login(login) = &mut self.state else {
             return None;
         };
         if self.closed || !login.awaits_admission() {
@@ -42,7 +42,7 @@ impl Target {
         number: Result<NonZeroU16, LoginStatus>,
         out: &mut F,
     ) -> Option<Event> {
-        let Phase::Login(login) = &mut self.phase else {
+        let ConnectionState::Login(login) = &mut self.state else {
             return None;
         };
         if self.closed || !login.awaits_number() {
@@ -77,7 +77,7 @@ impl Target {
 
     pub(super) fn login_segment<F: Framing>(&mut self, data: &[u8], out: &mut F) -> Option<Event> {
         let header: LoginRequest = self.header_as();
-        let Phase::Login(login) = &mut self.phase else {
+        let ConnectionState::Login(login) = &mut self.state else {
             return None;
         };
         // The first request says where both sides begin to count; login requests take no CmdSN.
@@ -110,7 +110,7 @@ impl Target {
                 };
                 self.send_login(&response, refusal.status, out);
                 self.closed = true;
-                self.phase = Phase::Parted;
+                self.state = ConnectionState::Parted;
                 Some(Event::LoginFailed(refusal))
             }
         }
@@ -120,7 +120,7 @@ impl Target {
         self.parameters = session.parameters;
         self.tasks = TaskTable::new(self.limits.slots());
         self.timers.log_in();
-        self.phase = Phase::FullFeature(session);
+        self.state = ConnectionState::FullFeature(session);
     }
 
     fn send_login<F: Framing>(&mut self, response: &Response, status: LoginStatus, out: &mut F) {

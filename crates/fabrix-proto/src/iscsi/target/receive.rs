@@ -5,7 +5,7 @@
 //!
 //! Source: RFC 7143, sections 11.2 and 4.2.2.1.
 
-use super::{Fault, Outcome, Phase, Received, Target};
+use super::{ConnectionState, Fault, Outcome, Received, Target};
 use crate::Breach;
 use crate::codec::Reader;
 use crate::iscsi::framing::{Framing, SEGMENT_BYTES_MAX, Segment};
@@ -20,7 +20,7 @@ impl Target {
         out: &mut F,
     ) -> Result<Received, Fault> {
         let basic = &self.basic();
-        if matches!(self.phase, Phase::Login(_)) {
+        if matches!(self.state, ConnectionState::Login(_)) {
             return Ok(self.login_header(basic, out));
         }
         check_additional(additional)?;
@@ -101,7 +101,7 @@ impl Target {
         intact: bool,
         out: &mut F,
     ) -> Outcome {
-        if let Phase::Login(_) = self.phase {
+        if let ConnectionState::Login(_) = self.state {
             return Ok(self.login_segment(data, out));
         }
         let basic = self.basic();

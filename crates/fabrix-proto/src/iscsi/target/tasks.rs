@@ -26,7 +26,7 @@ pub(super) struct Task {
     /// It took no CmdSN.
     pub(super) immediate: bool,
     /// Whose turn it is.
-    pub(super) phase: Phase,
+    pub(super) state: TaskState,
     /// Which way its data goes.
     pub(super) direction: Direction,
     /// Expected Data Transfer Length, in bytes.
@@ -57,7 +57,7 @@ pub(super) struct Task {
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Phase {
+pub(super) enum TaskState {
     /// The slot is empty.
     Free,
     /// Its data, which came with it whole, is arriving; nobody knows of it yet.
@@ -129,7 +129,7 @@ impl Task {
             cdb,
             attribute: TaskAttribute::UNTAGGED,
             immediate: false,
-            phase: Phase::Owned,
+            state: TaskState::Owned,
             direction: Direction::None,
             expected: 0,
             received: 0,
@@ -170,7 +170,7 @@ pub(super) struct TaskTable {
 impl TaskTable {
     pub(super) fn new(slots: u16) -> Self {
         let mut empty = Task::new(NO_TAG, Lun::default(), [0; 16]);
-        empty.phase = Phase::Free;
+        empty.state = TaskState::Free;
         Self {
             tasks: alloc::vec![empty; usize::from(slots)].into_boxed_slice(),
             chains: alloc::vec![END; usize::from(slots).next_power_of_two()].into_boxed_slice(),
@@ -213,13 +213,13 @@ impl TaskTable {
     pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Task> {
         self.tasks
             .get_mut(usize::from(slot.0))
-            .filter(|task| !matches!(task.phase, Phase::Free))
+            .filter(|task| !matches!(task.state, TaskState::Free))
     }
 
     /// Empties a slot.
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Task> {
         let task = *self.get(slot)?;
-        self.tasks[usize::from(slot.0)].phase = Phase::Free;
+        self.tasks[usize::from(slot.0)].state = TaskState::Free;
         self.unchain(slot.0, task.itt);
         self.free.push(slot.0);
         Some(task)
@@ -238,7 +238,7 @@ impl TaskTable {
     /// The tasks that the adapter has.
     pub(super) fn owned(&self) -> impl Iterator<Item = (Slot, Lun)> {
         (0..).zip(&self.tasks).filter_map(|(index, task)| {
-            matches!(task.phase, Phase::Owned).then_some((Slot(index), task.lun))
+            matches!(task.state, TaskState::Owned).then_some((Slot(index), task.lun))
         })
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Source: RFC 7143, section 11.19 "NOP-In"; the login's limit is our own.
 
-use super::{Event, Phase, Target, TargetLimits};
+use super::{ConnectionState, Event, Target, TargetLimits};
 use crate::Nanos;
 use crate::iscsi::framing::Framing;
 use crate::iscsi::login::Refusal;
@@ -98,7 +98,7 @@ impl Target {
             }
             Due::Answer => {
                 self.closed = true;
-                self.phase = Phase::Parted;
+                self.state = ConnectionState::Parted;
                 Some(Event::Silent)
             }
         }
@@ -107,8 +107,8 @@ impl Target {
     /// Why a login ends whose time is over. An initiator that waits for us is not told that the
     /// error is its own: it would not try again.
     fn overdue_login(&self) -> Refusal {
-        match &self.phase {
-            Phase::Login(login) if login.awaits_admission() || login.awaits_number() => {
+        match &self.state {
+            ConnectionState::Login(login) if login.awaits_admission() || login.awaits_number() => {
                 let sentence = "the target has not made room for the session in time";
                 Refusal::new(LoginStatus::UNAVAILABLE, sentence)
             }

@@ -1,4 +1,4 @@
-//! Answers of a bring-up: stores the learned facts and selects the next phase.
+//! Answers of a bring-up: stores the learned facts and selects the next step.
 //!
 //! The controller is not trusted. An answer that contradicts an earlier one, or is too short, ends
 //! the bring-up with a sentence.
@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::facts::{Expected, connected_as, namespace_ids};
 use super::{
-    Bringup, BringupError, BringupErrorKind, Capabilities, ControllerFacts, NamespaceFacts, Phase,
-    Purpose,
+    Bringup, BringupError, BringupErrorKind, BringupStep, Capabilities, ControllerFacts,
+    NamespaceFacts, Purpose,
 };
 use crate::Nanos;
 use crate::nvme::admin::granted_queues;
@@ -22,7 +22,7 @@ use crate::nvme::spec::CompletionEntry;
 use crate::nvme::timing::TimingPage;
 
 impl Bringup {
-    /// Processes the answer to the command of the current phase.
+    /// Processes the answer to the command of the current step.
     ///
     /// # Errors
     /// The reason why the controller is not usable.
@@ -33,56 +33,60 @@ impl Bringup {
         now: Nanos,
     ) -> Result<(), BringupError> {
         if !entry.status().is_success() {
-            self.phase = self.without(entry)?;
+            self.step = self.without(entry)?;
             return Ok(());
         }
-        self.phase = match self.phase {
-            Phase::Connect => {
+        self.step = match self.step {
+            BringupStep::Connect => {
                 self.controller_id = connected_as(entry.dword0())?;
-                Phase::ReadCapabilities
+                BringupStep::ReadCapabilities
             }
-            Phase::ConnectQueue { queue_id, entries } => {
+            BringupStep::ConnectQueue { queue_id, entries } => {
                 self.check_same_controller(connected_as(entry.dword0())?)?;
-                Phase::QueueReady { queue_id, entries }
+                BringupStep::QueueReady { queue_id, entries }
             }
-            Phase::ReadCapabilities => self.take_capabilities(entry.result.get())?,
-            Phase::ReadVersion => {
+            BringupStep::ReadCapabilities => self.take_capabilities(entry.result.get())?,
+            BringupStep::ReadVersion => {
                 self.version = entry.dword0();
-                Phase::Enable
+                BringupStep::Enable
             }
-            Phase::Enable => {
+            BringupStep::Enable => {
                 self.ready_by = now.plus_ms(self.capabilities.ready_timeout_ms);
-                Phase::ReadStatus { not_before: now }
+                BringupStep::ReadStatus { not_before: now }
             }
-            Phase::ReadStatus { .. } => self.take_status(entry.dword0(), now)?,
-            Phase::IdentifyController => self.take_controller(page(data)?)?,
-            Phase::IdentifyLimits => self.take_limits(page(data)?),
-            Phase::NumberOfQueues => {
+            BringupStep::ReadStatus { .. } => self.take_status(entry.dword0(), now)?,
+            BringupStep::IdentifyController => self.take_controller(page(data)?)?,
+            BringupStep::IdentifyLimits => self.take_limits(page(data)?),
+            BringupStep::NumberOfQueues => {
                 let granted = granted_queues(entry.dword0()).min(self.queues_wanted().into());
                 self.queues = u16::try_from(granted).unwrap_or(1);
-                Phase::ListNamespaces { above: 0 }
+                BringupStep::ListNamespaces { above: 0 }
             }
-            Phase::ListNamespaces { above } => self.take_list(page(data)?, above)?,
-            Phase::IdentifyNamespace => self.take_namespace(page(data)?)?,
-            Phase::IdentifyDescriptors => self.take_descriptors(data)?,
-            Phase::ReadLog => self.take_log(data)?,
-            Phase::ReadTiming { is_set } => self.take_timing(page(data)?, is_set),
-            Phase::SetTiming => Phase::ReadTiming { is_set: true },
-            phase @ (Phase::Ready | Phase::QueueReady { .. } | Phase::Failed) => phase,
+            BringupStep::ListNamespaces { above } => self.take_list(page(data)?, above)?,
+            BringupStep::IdentifyNamespace => self.take_namespace(page(data)?)?,
+            BringupStep::IdentifyDescriptors => self.take_descriptors(data)?,
+            BringupStep::ReadLog => self.take_log(data)?,
+            BringupStep::ReadTiming { is_set } => self.take_timing(page(data)?, is_set),
+            BringupStep::SetTiming => BringupStep::ReadTiming { is_set: true },
+            step @ (BringupStep::Ready | BringupStep::QueueReady { .. } | BringupStep::Failed) => {
+                step
+            }
         };
         Ok(())
     }
 
-    /// Next phase after the controller has refused a command.
+    /// Next step after the controller has refused a command.
     ///
     /// Errors: the bring-up needs the answer.
-    fn without(&self, entry: &CompletionEntry) -> Result<Phase, BringupError> {
-        match self.phase {
-            Phase::ReadTiming { is_set: false } => Ok(Phase::Ready),
+    fn without(&self, entry: &CompletionEntry) -> Result<BringupStep, BringupError> {
+        match self.step {
+            BringupStep::ReadTiming { is_set: false } => Ok(BringupStep::Ready),
             // Controllers without this Identify page have no such limits.
-            Phase::IdentifyLimits => Ok(Phase::NumberOfQueues),
-            Phase::Connect | Phase::ConnectQueue { .. } => Err(BringupError::connect(entry)),
-            phase => Err(BringupError::status(phase.name(), entry)),
+            BringupStep::IdentifyLimits => Ok(BringupStep::NumberOfQueues),
+            BringupStep::Connect | BringupStep::ConnectQueue { .. } => {
+                Err(BringupError::connect(entry))
+            }
+            step => Err(BringupError::status(step.name(), entry)),
         }
     }
 
@@ -96,7 +100,7 @@ impl Bringup {
         )))
     }
 
-    fn take_capabilities(&mut self, cap: u64) -> Result<Phase, BringupError> {
+    fn take_capabilities(&mut self, cap: u64) -> Result<BringupStep, BringupError> {
         self.capabilities = Capabilities::parse(cap)?;
         let usable = self.capabilities.nvm_command_set || self.capabilities.several_command_sets;
         if !usable && self.config.purpose != Purpose::Discovery {
@@ -104,17 +108,17 @@ impl Bringup {
                 "the controller does not support the NVM command set (CAP.CSS)",
             ));
         }
-        Ok(Phase::ReadVersion)
+        Ok(BringupStep::ReadVersion)
     }
 
-    fn take_status(&self, csts: u32, now: Nanos) -> Result<Phase, BringupError> {
+    fn take_status(&self, csts: u32, now: Nanos) -> Result<BringupStep, BringupError> {
         if csts & CSTS_FATAL != 0 {
             return Err(BringupError::broken(
                 "the controller reports a fatal error (CSTS.CFS)",
             ));
         }
         if csts & CSTS_READY != 0 {
-            return Ok(Phase::IdentifyController);
+            return Ok(BringupStep::IdentifyController);
         }
         if now >= self.ready_by {
             let sentence = format!(
@@ -123,12 +127,12 @@ impl Bringup {
             );
             return Err(BringupError::new(BringupErrorKind::Timeout, sentence));
         }
-        Ok(Phase::ReadStatus {
+        Ok(BringupStep::ReadStatus {
             not_before: now.plus_ms(POLL_MS),
         })
     }
 
-    fn take_controller(&mut self, data: &IdentifyController) -> Result<Phase, BringupError> {
+    fn take_controller(&mut self, data: &IdentifyController) -> Result<BringupStep, BringupError> {
         let io = self.config.purpose != Purpose::Discovery;
         let expected = Expected {
             controller_id: self.controller_id,
@@ -138,22 +142,22 @@ impl Bringup {
         };
         self.controller = Some(ControllerFacts::parse(data, &expected)?);
         Ok(match self.config.purpose {
-            Purpose::Io { .. } => Phase::IdentifyLimits,
-            Purpose::Discovery => Phase::ReadLog,
-            Purpose::Timing { .. } => Phase::ReadTiming { is_set: false },
+            Purpose::Io { .. } => BringupStep::IdentifyLimits,
+            Purpose::Discovery => BringupStep::ReadLog,
+            Purpose::Timing { .. } => BringupStep::ReadTiming { is_set: false },
         })
     }
 
-    fn take_limits(&mut self, data: &IdentifyNvmController) -> Phase {
+    fn take_limits(&mut self, data: &IdentifyNvmController) -> BringupStep {
         if let Some(controller) = &mut self.controller {
             controller.take_limits(data);
         }
-        Phase::NumberOfQueues
+        BringupStep::NumberOfQueues
     }
 
     /// Looks for the wanted namespace in the first list, or at the start of the list that begins at
     /// its id.
-    fn take_list(&mut self, list: &NamespaceList, above: u32) -> Result<Phase, BringupError> {
+    fn take_list(&mut self, list: &NamespaceList, above: u32) -> Result<BringupStep, BringupError> {
         let max_nsid = self
             .controller
             .as_ref()
@@ -174,10 +178,10 @@ impl Bringup {
         match (found, wanted) {
             (Some(nsid), _) => {
                 self.nsid = nsid;
-                Ok(Phase::IdentifyNamespace)
+                Ok(BringupStep::IdentifyNamespace)
             }
             (None, Some(nsid)) if above == 0 && full && nsid > 1 => {
-                Ok(Phase::ListNamespaces { above: nsid - 1 })
+                Ok(BringupStep::ListNamespaces { above: nsid - 1 })
             }
             (None, Some(nsid)) => Err(BringupError::unsupported(format!(
                 "the subsystem has no namespace {nsid}, or does not show it to this host"
@@ -188,25 +192,25 @@ impl Bringup {
         }
     }
 
-    fn take_namespace(&mut self, data: &IdentifyNamespace) -> Result<Phase, BringupError> {
+    fn take_namespace(&mut self, data: &IdentifyNamespace) -> Result<BringupStep, BringupError> {
         self.namespace = Some(NamespaceFacts::parse(self.nsid, data)?);
         let has_descriptors = self.version >= VERSION_1_3;
         Ok(if has_descriptors {
-            Phase::IdentifyDescriptors
+            BringupStep::IdentifyDescriptors
         } else {
-            Phase::Ready
+            BringupStep::Ready
         })
     }
 
-    fn take_descriptors(&mut self, data: &[u8]) -> Result<Phase, BringupError> {
+    fn take_descriptors(&mut self, data: &[u8]) -> Result<BringupStep, BringupError> {
         let page: &[u8; IDENTIFY_BYTES] = page(data)?;
         if let Some(namespace) = &mut self.namespace {
             namespace.identify(page)?;
         }
-        Ok(Phase::Ready)
+        Ok(BringupStep::Ready)
     }
 
-    fn take_log(&mut self, data: &[u8]) -> Result<Phase, BringupError> {
+    fn take_log(&mut self, data: &[u8]) -> Result<BringupStep, BringupError> {
         let expected = self
             .discovery
             .command()
@@ -216,15 +220,19 @@ impl Bringup {
         }
         self.discovery.answered(data)?;
         let more = self.discovery.command().is_some();
-        Ok(if more { Phase::ReadLog } else { Phase::Ready })
+        Ok(if more {
+            BringupStep::ReadLog
+        } else {
+            BringupStep::Ready
+        })
     }
 
-    fn take_timing(&mut self, page: &TimingPage, is_set: bool) -> Phase {
+    fn take_timing(&mut self, page: &TimingPage, is_set: bool) -> BringupStep {
         self.timing = page.is_ours().then_some(*page);
         if is_set || self.timing.is_none() {
-            Phase::Ready
+            BringupStep::Ready
         } else {
-            Phase::SetTiming
+            BringupStep::SetTiming
         }
     }
 }

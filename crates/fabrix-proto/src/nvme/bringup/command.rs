@@ -1,4 +1,4 @@
-//! Commands of a bring-up, one for each phase.
+//! Commands of a bring-up, one for each step.
 //!
 //! Source: NVM Express Base Specification 2.x, "Fabrics Controller Initialization".
 
@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 
 use zerocopy::IntoBytes;
 
-use super::{Bringup, Phase, Purpose, Step};
+use super::{Bringup, BringupStep, Purpose, Step};
 use crate::nvme::admin::{GetLogPage, Identify, NSID_ALL};
 use crate::nvme::fabrics::{CNTLID_DYNAMIC, Connect, Property};
 use crate::nvme::features::FeatureId;
@@ -16,7 +16,7 @@ use crate::nvme::spec::SubmissionEntry;
 use crate::nvme::timing::TimingPage;
 
 impl Bringup {
-    /// Command of the current phase. `None` after the last one.
+    /// Command of the current step. `None` after the last one.
     pub(super) fn command(&self) -> Option<Step> {
         let receive = |entry, bytes| Step::Send {
             entry,
@@ -29,40 +29,46 @@ impl Bringup {
                 IDENTIFY_PAGE,
             )
         };
-        Some(match self.phase {
-            Phase::Connect => {
+        Some(match self.step {
+            BringupStep::Connect => {
                 let entries = u32::from(self.config.admin_queue_entries);
                 self.connect(0, entries, CNTLID_DYNAMIC)
             }
-            Phase::ConnectQueue { queue_id, entries } => {
+            BringupStep::ConnectQueue { queue_id, entries } => {
                 self.connect(queue_id, entries, self.controller_id)
             }
-            Phase::ReadCapabilities => receive(SubmissionEntry::property_get(Property::CAP), 0),
-            Phase::ReadVersion => receive(SubmissionEntry::property_get(Property::VS), 0),
-            Phase::Enable => receive(
+            BringupStep::ReadCapabilities => {
+                receive(SubmissionEntry::property_get(Property::CAP), 0)
+            }
+            BringupStep::ReadVersion => receive(SubmissionEntry::property_get(Property::VS), 0),
+            BringupStep::Enable => receive(
                 SubmissionEntry::property_set(Property::CC, self.configuration()),
                 0,
             ),
-            Phase::ReadStatus { .. } => receive(SubmissionEntry::property_get(Property::CSTS), 0),
-            Phase::IdentifyController => identify(Cns::CONTROLLER, 0),
-            Phase::IdentifyLimits => identify(Cns::COMMAND_SET_CONTROLLER, 0),
-            Phase::NumberOfQueues => receive(
+            BringupStep::ReadStatus { .. } => {
+                receive(SubmissionEntry::property_get(Property::CSTS), 0)
+            }
+            BringupStep::IdentifyController => identify(Cns::CONTROLLER, 0),
+            BringupStep::IdentifyLimits => identify(Cns::COMMAND_SET_CONTROLLER, 0),
+            BringupStep::NumberOfQueues => receive(
                 SubmissionEntry::set_number_of_queues(self.queues_wanted()),
                 0,
             ),
-            Phase::ListNamespaces { above } => identify(Cns::ACTIVE_NAMESPACES, above),
-            Phase::IdentifyNamespace => identify(Cns::NAMESPACE, self.nsid),
-            Phase::IdentifyDescriptors => identify(Cns::DESCRIPTORS, self.nsid),
-            Phase::ReadLog => {
+            BringupStep::ListNamespaces { above } => identify(Cns::ACTIVE_NAMESPACES, above),
+            BringupStep::IdentifyNamespace => identify(Cns::NAMESPACE, self.nsid),
+            BringupStep::IdentifyDescriptors => identify(Cns::DESCRIPTORS, self.nsid),
+            BringupStep::ReadLog => {
                 let (entry, bytes) = self.discovery.command()?;
                 receive(entry, bytes)
             }
-            Phase::ReadTiming { .. } => receive(timing_page(), TimingPage::BYTES),
-            Phase::SetTiming => receive(
+            BringupStep::ReadTiming { .. } => receive(timing_page(), TimingPage::BYTES),
+            BringupStep::SetTiming => receive(
                 SubmissionEntry::set_features(FeatureId::TIMING, self.seconds()),
                 0,
             ),
-            Phase::Ready | Phase::QueueReady { .. } | Phase::Failed => return None,
+            BringupStep::Ready | BringupStep::QueueReady { .. } | BringupStep::Failed => {
+                return None;
+            }
         })
     }
 
@@ -118,7 +124,7 @@ impl Bringup {
     }
 }
 
-impl Phase {
+impl BringupStep {
     /// Name of the command for messages.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -109,7 +109,7 @@ pub struct UnreadableRecord {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     log: DiscoveryLog,
-    phase: Phase,
+    step: DiscoveryStep,
     /// NUMREC.
     records: u32,
     /// Records read so far.
@@ -118,7 +118,7 @@ pub(super) struct Reading {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum DiscoveryStep {
     #[default]
     Header,
     Records,
@@ -129,13 +129,13 @@ enum Phase {
 impl Reading {
     /// Next command and the length of its answer in bytes. `None` after the last one.
     pub(super) fn command(&self) -> Option<(SubmissionEntry, u32)> {
-        let (offset, bytes) = match self.phase {
-            Phase::Header | Phase::Again => (0, RECORD_BYTES),
-            Phase::Records => (
+        let (offset, bytes) = match self.step {
+            DiscoveryStep::Header | DiscoveryStep::Again => (0, RECORD_BYTES),
+            DiscoveryStep::Records => (
                 u64::from(RECORD_BYTES) * (1 + u64::from(self.read)),
                 RECORD_BYTES * (self.records - self.read).min(RECORDS_AT_ONCE),
             ),
-            Phase::Done => return None,
+            DiscoveryStep::Done => return None,
         };
         let log = GetLogPage {
             page: LogId::DISCOVERY,
@@ -151,14 +151,14 @@ impl Reading {
 
     /// Processes the answer. `data` has the requested length.
     pub(super) fn answered(&mut self, data: &[u8]) -> Result<(), BringupError> {
-        match self.phase {
-            Phase::Header => self.begin(data),
-            Phase::Again => self.compare(data),
-            Phase::Records => {
+        match self.step {
+            DiscoveryStep::Header => self.begin(data),
+            DiscoveryStep::Again => self.compare(data),
+            DiscoveryStep::Records => {
                 self.take_records(data);
                 Ok(())
             }
-            Phase::Done => Ok(()),
+            DiscoveryStep::Done => Ok(()),
         }
     }
 
@@ -189,10 +189,10 @@ impl Reading {
             ..DiscoveryLog::default()
         };
         self.read = 0;
-        self.phase = if self.records == 0 {
-            Phase::Done
+        self.step = if self.records == 0 {
+            DiscoveryStep::Done
         } else {
-            Phase::Records
+            DiscoveryStep::Records
         };
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Reading {
             }
         }
         if self.read >= self.records {
-            self.phase = Phase::Again;
+            self.step = DiscoveryStep::Again;
         }
     }
 
@@ -218,7 +218,7 @@ impl Reading {
     /// starts anew.
     fn compare(&mut self, data: &[u8]) -> Result<(), BringupError> {
         if header(data)?.generation.get() == self.log.generation {
-            self.phase = Phase::Done;
+            self.step = DiscoveryStep::Done;
             return Ok(());
         }
         self.attempts += 1;

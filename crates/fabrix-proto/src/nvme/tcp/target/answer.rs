@@ -5,7 +5,7 @@
 use zerocopy::byteorder::little_endian::U16;
 
 use super::Target;
-use super::slots::Phase;
+use super::slots::CommandState;
 use crate::nvme::spec::CompletionEntry;
 use crate::nvme::tcp;
 use crate::nvme::tcp::pdu::{CommonHeader, PduType, ResponseHeader};
@@ -35,13 +35,13 @@ impl Target {
             return false;
         };
         let (command_id, forgotten) = (command.command_id, command.forgotten);
-        match command.phase {
-            Phase::Owned { .. } if command.is_arriving() => {
-                command.phase = Phase::Answered(entry);
+        match command.state {
+            CommandState::Owned { .. } if command.is_arriving() => {
+                command.state = CommandState::Answered(entry);
                 self.drop_capsule(slot);
                 false
             }
-            Phase::Owned { sends, .. } => {
+            CommandState::Owned { sends, .. } => {
                 let expected = if sends { command.bytes } else { 0 };
                 debug_assert!(data_bytes <= expected, "more data than the host expects");
                 self.slots.remove(slot);
@@ -53,11 +53,11 @@ impl Target {
                 self.complete(command_id, entry, data, out);
                 true
             }
-            Phase::Fetching => {
-                command.phase = Phase::Answered(entry);
+            CommandState::Fetching => {
+                command.state = CommandState::Answered(entry);
                 false
             }
-            Phase::Free | Phase::Arriving | Phase::Answered(_) => false,
+            CommandState::Free | CommandState::Arriving | CommandState::Answered(_) => false,
         }
     }
 

@@ -8,7 +8,7 @@
 use zerocopy::FromBytes;
 
 use super::capsule::{CapsuleLimits, Verdict, classify, in_capsule_limit};
-use super::slots::Phase;
+use super::slots::CommandState;
 use super::{Reading, Target};
 use crate::nvme::queue::{ControllerEvent, Transfer};
 use crate::nvme::spec::{AdminOpcode, CompletionEntry, Status, SubmissionEntry};
@@ -46,7 +46,7 @@ impl Target {
                 if carried == 0 {
                     self.complete(entry.command_id.get(), answer, None, out);
                 } else {
-                    let slot = self.take_slot(entry, Phase::Answered(answer), carried)?;
+                    let slot = self.take_slot(entry, CommandState::Answered(answer), carried)?;
                     self.expect_capsule(slot, carried);
                     self.drop_capsule(slot);
                 }
@@ -80,24 +80,24 @@ impl Target {
         entry: &SubmissionEntry,
         transfer: Transfer,
     ) -> Result<ControllerEvent, Fault> {
-        let (phase, bytes) = match transfer {
+        let (state, bytes) = match transfer {
             Transfer::Fetch { bytes } => (
-                Phase::Owned {
+                CommandState::Owned {
                     fetchable: true,
                     sends: false,
                 },
                 bytes,
             ),
             Transfer::Send { bytes } => (
-                Phase::Owned {
+                CommandState::Owned {
                     fetchable: false,
                     sends: true,
                 },
                 bytes,
             ),
-            Transfer::None | Transfer::Inline { .. } => (Phase::COMPLETE, 0),
+            Transfer::None | Transfer::Inline { .. } => (CommandState::COMPLETE, 0),
         };
-        let slot = self.take_slot(entry, phase, bytes)?;
+        let slot = self.take_slot(entry, state, bytes)?;
         if self.admin && entry.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST {
             self.slots.set_waits_for_event(slot);
         }
@@ -115,7 +115,7 @@ impl Target {
         entry: &SubmissionEntry,
         bytes: u32,
     ) -> Result<Option<ControllerEvent>, Fault> {
-        let slot = self.take_slot(entry, Phase::Arriving, bytes)?;
+        let slot = self.take_slot(entry, CommandState::Arriving, bytes)?;
         self.entry = *entry;
         self.reading = Reading::Capsule { slot, bytes };
         Ok(None)
@@ -175,11 +175,11 @@ impl Target {
     fn take_slot(
         &mut self,
         entry: &SubmissionEntry,
-        phase: Phase,
+        state: CommandState,
         bytes: u32,
     ) -> Result<Slot, Fault> {
         let command_id = entry.command_id.get();
-        self.slots.insert(command_id, phase, bytes).ok_or_else(|| {
+        self.slots.insert(command_id, state, bytes).ok_or_else(|| {
             Fault::sequence(
                 command_id,
                 "more commands at once than the queue was made for",
@@ -194,7 +194,7 @@ impl Target {
         bytes: u32,
         intact: bool,
     ) -> Option<ControllerEvent> {
-        self.slots.get(slot)?.phase = Phase::COMPLETE;
+        self.slots.get(slot)?.state = CommandState::COMPLETE;
         Some(ControllerEvent::Command {
             claim: Claim::new(slot),
             transfer: Transfer::Inline { bytes },

@@ -7,7 +7,7 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
-use super::slots::Phase;
+use super::slots::CommandState;
 use super::{Reading, Target};
 use crate::nvme::queue::ControllerEvent;
 use crate::nvme::tcp::pdu::{
@@ -26,8 +26,8 @@ impl Target {
         let command = self.slots.get(slot);
         let Some(command) = command.filter(|it| {
             matches!(
-                it.phase,
-                Phase::Owned {
+                it.state,
+                CommandState::Owned {
                     fetchable: true,
                     ..
                 }
@@ -36,7 +36,7 @@ impl Target {
             debug_assert!(false, "{slot:?} has no data to fetch");
             return;
         };
-        command.phase = Phase::Fetching;
+        command.state = CommandState::Fetching;
         if !command.is_arriving() {
             self.grant(slot, out);
         }
@@ -88,7 +88,7 @@ impl Target {
         let Some(command) = self
             .slots
             .get(slot)
-            .filter(|it| matches!(it.phase, Phase::Fetching | Phase::Answered(_)))
+            .filter(|it| matches!(it.state, CommandState::Fetching | CommandState::Answered(_)))
         else {
             return Err(Fault::sequence(
                 slot.0,
@@ -176,8 +176,8 @@ impl Target {
             return None;
         }
         let (command_id, intact) = (command.command_id, command.intact);
-        match command.phase {
-            Phase::Answered(entry) => {
+        match command.state {
+            CommandState::Answered(entry) => {
                 self.slots.remove(slot);
                 self.complete(command_id, entry, None, out);
                 Some(ControllerEvent::Released { slot })
@@ -187,7 +187,7 @@ impl Target {
                 None
             }
             _ => {
-                command.phase = Phase::COMPLETE;
+                command.state = CommandState::COMPLETE;
                 Some(ControllerEvent::Fetched { slot, intact })
             }
         }

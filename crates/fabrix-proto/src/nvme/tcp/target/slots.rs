@@ -23,7 +23,7 @@ pub(super) struct Command {
     /// It has done so: whatever answers this command, the host takes for the other's answer.
     pub(super) forgotten: bool,
     /// Whose turn it is.
-    pub(super) phase: Phase,
+    pub(super) state: CommandState,
     /// How far the command's data reaches, in either direction.
     pub(super) bytes: u32,
     /// How much of a write has arrived.
@@ -44,7 +44,7 @@ impl Command {
 
 /// Where a command stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Phase {
+pub(super) enum CommandState {
     /// The slot is empty.
     Free,
     /// Its in-capsule data is arriving.
@@ -58,7 +58,7 @@ pub(super) enum Phase {
     Answered(CompletionEntry),
 }
 
-impl Phase {
+impl CommandState {
     /// The adapter has the command, and all its data if it has any: what is left is to answer.
     pub(super) const COMPLETE: Self = Self::Owned {
         fetchable: false,
@@ -84,7 +84,7 @@ impl SlotTable {
             holds_id: false,
             waits_for_event: false,
             forgotten: false,
-            phase: Phase::Free,
+            state: CommandState::Free,
             bytes: 0,
             received: 0,
             granted: 0,
@@ -107,7 +107,12 @@ impl SlotTable {
     /// A command whose id is taken gets a slot too (its data must go somewhere) but does not hold
     /// the id.
     #[inline(always)]
-    pub(super) fn insert(&mut self, command_id: u16, phase: Phase, bytes: u32) -> Option<Slot> {
+    pub(super) fn insert(
+        &mut self,
+        command_id: u16,
+        state: CommandState,
+        bytes: u32,
+    ) -> Option<Slot> {
         let index = self.free.pop()?;
         let holds_id = !self.is_taken(command_id);
         self.taken_ids[id_word(command_id)] |= id_bit(command_id);
@@ -116,7 +121,7 @@ impl SlotTable {
             holds_id,
             waits_for_event: false,
             forgotten: false,
-            phase,
+            state,
             bytes,
             received: 0,
             granted: 0,
@@ -164,7 +169,7 @@ impl SlotTable {
     pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Command> {
         self.commands
             .get_mut(usize::from(slot.0))
-            .filter(|command| !matches!(command.phase, Phase::Free))
+            .filter(|command| !matches!(command.state, CommandState::Free))
     }
 
     /// Empties a slot, and its command's id may be used again.
@@ -174,7 +179,7 @@ impl SlotTable {
             return;
         };
         let (command_id, holds_id) = (command.command_id, command.holds_id);
-        command.phase = Phase::Free;
+        command.state = CommandState::Free;
         command.holds_id = false;
         if holds_id {
             self.taken_ids[id_word(command_id)] &= !id_bit(command_id);
@@ -202,7 +207,7 @@ const ID_WORDS: usize = (u16::MAX as usize + 1) / 64;
 mod tests {
     use super::*;
 
-    const OWNED: Phase = Phase::COMPLETE;
+    const OWNED: CommandState = CommandState::COMPLETE;
 
     #[test]
     fn a_full_table_gives_no_slot_until_one_is_removed() {

@@ -76,6 +76,11 @@ pub(crate) fn given() -> &'static [OsString] {
     })
 }
 
+/// A command line from its words behind the program's name.
+pub(crate) fn with_program(words: &[OsString]) -> Vec<OsString> {
+    [&["fabrix".into()], words].concat()
+}
+
 /// Prints an error of the command line without secrets, and ends the process.
 fn end(error: &clap::Error, given: &[OsString]) -> ! {
     let original = error.render().to_string();

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::cli::terminal::say;
+use crate::clock::since_1970;
 use crate::state::usual_folder;
 
 /// The id of this machine.
@@ -32,8 +33,7 @@ pub(crate) fn random() -> String {
     let mut bytes = [0; 16];
     if fabrix_rt::random::fill(&mut bytes).is_err() {
         // Without a random source, the time and the process id are used.
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let nanoseconds = now.map_or(0, |now| now.as_nanos());
+        let nanoseconds = since_1970().as_nanos();
         bytes = (nanoseconds << 32 | u128::from(std::process::id())).to_be_bytes();
     }
     format!("{:032x}", u128::from_be_bytes(bytes))

@@ -12,7 +12,7 @@ mod listen;
 mod shown;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use fabrix_block::spec::{Size, without_secrets};
 use fabrix_target::{Catalog, Export, Listen, NAMESPACES_MAX, Target, TargetError};
@@ -23,6 +23,7 @@ use self::listen::serves_disks;
 pub(crate) use self::listen::{check_addresses, listen_address, socket_address};
 use crate::access::Allowed;
 use crate::failure::{Failure, Kind};
+use crate::locks::lock;
 
 /// A running target with the texts that describe its exports.
 pub(crate) struct Served {
@@ -62,16 +63,10 @@ impl Served {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, ServedState> {
-        // Poisoning is ignored: each change is one assignment or insertion after the target has
-        // changed, so a panic leaves the state consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens an additional disk and exports it under `nsid`, or under the lowest free id. Returns
     /// its id.
     pub(crate) fn add(&self, text: &str, nsid: Option<u32>) -> Result<u32, Failure> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let free = || (1..=NAMESPACES_MAX).find(|nsid| !state.disks.contains_key(nsid));
         let nsid = nsid.or_else(free).ok_or_else(|| {
             Failure::usage(format!(
@@ -103,7 +98,7 @@ impl Served {
 
     /// Removes a disk from the exports. It is closed when its last request has completed.
     pub(crate) fn remove(&self, nsid: u32) -> Result<(), Failure> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         self.change_disks(|disks| {
             let at = position(disks, nsid)?;
             disks.remove(at);
@@ -121,7 +116,7 @@ impl Served {
         bytes: Option<u64>,
         shrink: bool,
     ) -> Result<(), Failure> {
-        let _one_at_a_time = self.state();
+        let _one_at_a_time = lock(&self.state);
         let exports = self.exports();
         let export = &exports[position(&exports, nsid).map_err(Failure::usage)?];
         if let Some(bytes) = bytes.filter(|_| !shrink) {
@@ -137,7 +132,7 @@ impl Served {
 
     /// Listens on an additional address.
     pub(crate) fn listen(&self, text: &str) -> Result<(), Failure> {
-        let state = self.state();
+        let state = lock(&self.state);
         let listen = listen_address(text)?;
         state.allowed.check(listen)?;
         self.change(|catalog| {
@@ -148,7 +143,7 @@ impl Served {
 
     /// Stops listening on an address. Existing connections stay.
     pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
-        let _one_at_a_time = self.state();
+        let _one_at_a_time = lock(&self.state);
         let address = listen_address(text)?.portal.address;
         let is_other = |listen: &Listen| listen.portal.address != address;
         let listens = self.target.catalog().listen;
@@ -171,7 +166,7 @@ impl Served {
     /// Replaces the allowed hosts and initiators by `words`, in the form of `--allow`. Connected
     /// ones that are no longer allowed are disconnected.
     pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let allowed = state.allowed.changed(words)?;
         for listen in self.target.catalog().listen {
             allowed.check(listen)?;

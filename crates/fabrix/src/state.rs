@@ -11,13 +11,14 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use fabrix_block::{Device, Durability, Identity};
 use fabrix_rt::needed_thread;
 use fabrix_target::{Receipt, ReservationStore};
 
 use crate::failure::Failure;
+use crate::locks::lock;
 use crate::log;
 
 /// The state directory and its writing thread.
@@ -66,11 +67,7 @@ impl State {
 
     /// Records that a disk belongs to another target.
     pub(crate) fn mark_remote(&self, disk: &Identity) {
-        self.remote().insert(disk.uuid);
-    }
-
-    fn remote(&self) -> std::sync::MutexGuard<'_, HashSet<[u8; 16]>> {
-        self.remote.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.remote).insert(disk.uuid);
     }
 
     /// Whether the usual folder is writable. If not, the first call logs a warning.
@@ -96,7 +93,7 @@ impl ReservationStore for State {
     /// Without `--state`, reservations are stored for local disks that outlive the process.
     fn keeps(&self, device: &dyn Device) -> bool {
         let durable = device.geometry().durability == Durability::Device;
-        let is_local = !self.remote().contains(&device.identity().uuid);
+        let is_local = !lock(&self.remote).contains(&device.identity().uuid);
         self.requested || durable && is_local && self.is_usable()
     }
 

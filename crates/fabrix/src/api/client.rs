@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::socket_path;
 use crate::failure::{Failure, Kind};
 
 /// Client of one control socket.
@@ -34,6 +35,11 @@ impl Client {
             server,
             timeout: CHANGE_TIMEOUT,
         }
+    }
+
+    /// Client of a running `serve`. `api` is its `--api`.
+    pub(crate) fn of_target(api: &str) -> Self {
+        Self::new(socket_path(api), "`fabrix serve --api`")
     }
 
     /// Shortens the timeout for queries, so that a stopped process does not delay the caller for
@@ -67,8 +73,7 @@ impl Client {
         if status == 200 {
             return Ok(body);
         }
-        let sentence = body["error"].as_str().ok_or_else(no_fabrix)?;
-        Err(Failure::new(kind(&body["exit_code"]), sentence))
+        Err(Failure::of_json(&body).unwrap_or_else(no_fabrix))
     }
 
     fn exchange(&self, method: &str, path: &str, body: &Value) -> io::Result<Vec<u8>> {
@@ -94,14 +99,6 @@ fn parse(answer: &[u8]) -> Option<(u16, Value)> {
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
     let body = serde_json::from_slice(&answer[end + 4..]).ok()?;
     Some((status.parse().ok()?, body))
-}
-
-fn kind(exit_code: &Value) -> Kind {
-    match exit_code.as_u64() {
-        Some(2) => Kind::Usage,
-        Some(3) => Kind::Connect,
-        _ => Kind::Io,
-    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use axum::{Json, Router};
 use fabrix_block::spec::without_secrets;
 use fabrix_rt::needed_thread;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::failure::{Failure, Kind};
@@ -346,10 +346,6 @@ impl From<PathRejection> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let body = json!({
-            "error": self.failure.to_string(),
-            "exit_code": self.failure.kind() as u8,
-        });
-        (self.status, Json(body)).into_response()
+        (self.status, Json(self.failure.json())).into_response()
     }
 }

@@ -33,6 +33,14 @@ pub(crate) enum FrontEnd {
     Kernel,
 }
 
+impl FrontEnd {
+    /// Its word on the command line and in records.
+    pub(crate) fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// Arguments of `attach`.
 #[derive(Args)]
 #[command(after_help = format!("{ATTACHED_HELP}\n\n{DISKS_HELP}"))]

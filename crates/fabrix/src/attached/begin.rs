@@ -9,7 +9,7 @@ use fabrix_attach::EventHandler;
 use fabrix_block::Device;
 
 use super::choose::Candidate;
-use super::front::{Front, word};
+use super::front::Front;
 use super::kernel_fuse;
 use super::records::{Claim, Record};
 use crate::args::{AttachArgs, FrontEnd};
@@ -50,13 +50,15 @@ pub(super) fn begin(
         };
         let shards = Shards::one(&args.engine, kernel_fuse::asks_over_uring(kind))?;
         let remote = shards.remotes().remove(0);
-        match Front::begin(
-            kind,
-            claim,
-            (args, left),
-            (&remote, disk),
-            event_handler(kind),
-        ) {
+        let (of, on_event) = ((&remote, disk), event_handler(kind));
+        let front = Front::begin(kind, claim, (args, left), of, on_event);
+        // For a takeover the sizes were compared before. Ending the device here would take it away
+        // from its users.
+        let front = front.and_then(|front| match left {
+            None => front.checked(&**disk),
+            Some(_) => Ok(front),
+        });
+        match front {
             Ok(front) => {
                 tell_why(claim, kind, &refused);
                 return Ok(Begun {
@@ -71,7 +73,7 @@ pub(super) fn begin(
                     return Err(failure);
                 }
                 last = failure.kind();
-                refused.push(format!("{}: {failure}", word(kind)));
+                refused.push(format!("{}: {failure}", kind.word()));
             }
         }
     }
@@ -85,9 +87,9 @@ fn tell_why(claim: &Claim, kind: FrontEnd, refused: &[String]) {
         return;
     }
     let shown = match kind {
-        FrontEnd::File => "a file",
-        FrontEnd::NbdSocket => "an NBD socket",
-        other => word(other),
+        FrontEnd::File => "a file".to_owned(),
+        FrontEnd::NbdSocket => "an NBD socket".to_owned(),
+        other => other.word(),
     };
     say(format_args!(
         "{}: attached as {shown}, because {}",

@@ -17,7 +17,7 @@ use fabrix_block::spec::{Disk, Remote, Secret, without_secrets};
 use fabrix_rt::process::is_root;
 use toml::{Table, Value};
 
-use crate::args::{Arguments, parse_name};
+use crate::args::{Arguments, parse_name, with_program};
 use crate::failure::Failure;
 
 /// The folder of declared disks.
@@ -74,20 +74,12 @@ impl Declared {
 
     /// All names, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>, Failure> {
-        let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
+        let paths = match files(&self.folder, EXTENSION) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(cannot(error)),
+            paths => paths.map_err(Failure::at(&self.folder))?,
         };
-        let mut names = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(cannot)?.path();
-            let is_ours = path.extension().is_some_and(|it| it == EXTENSION);
-            if let Some(name) = path.file_stem().filter(|_| is_ours) {
-                names.push(name.to_string_lossy().into_owned());
-            }
-        }
+        let names = paths.iter().filter_map(|path| path.file_stem());
+        let mut names: Vec<_> = names.map(|it| it.to_string_lossy().into_owned()).collect();
         names.sort();
         Ok(names)
     }
@@ -112,8 +104,7 @@ impl Declared {
             file.sync_all()?;
             fs::rename(&fresh, &path)
         };
-        let stored = store();
-        stored.map_err(|error| Failure::io(format!("{}: {error}", path.display())))?;
+        store().map_err(Failure::at(&path))?;
         Ok(path)
     }
 
@@ -149,9 +140,7 @@ impl Declared {
                 }
             }
         }
-        let checked = Arguments::words().try_get_matches_from(
-            std::iter::once(OsString::from("fabrix")).chain(words.iter().cloned()),
-        );
+        let checked = Arguments::words().try_get_matches_from(with_program(&words));
         checked.map_err(|error| wrong(&first_line(&error.to_string())))?;
         Ok(words)
     }
@@ -162,15 +151,14 @@ impl Declared {
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Failure::io(format!("{}: {error}", path.display()))),
+            Err(error) => Err(Failure::at(&path)(error)),
         }
     }
 }
 
 /// The options of an `attach` command line to be stored. The line was parsed successfully before.
 fn table(words: &[OsString]) -> Result<Table, Failure> {
-    let program = std::iter::once(OsString::from("fabrix"));
-    let found = Arguments::words().try_get_matches_from(program.chain(words.iter().cloned()));
+    let found = Arguments::words().try_get_matches_from(with_program(words));
     let found = found.map_err(Failure::usage)?;
     let Some((verb, matches)) = found.subcommand() else {
         return Ok(Table::new());
@@ -248,6 +236,15 @@ fn secret_files(remote: &Remote) -> impl Iterator<Item = &str> {
         .filter(|(key, _)| key == "target_password");
     let theirs = passwords.filter_map(|(_, value)| value.strip_prefix('@'));
     ours.into_iter().chain(theirs)
+}
+
+/// The files in a folder with an extension, in no order.
+pub(super) fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let is_ours = |path: &PathBuf| path.extension().is_some_and(|it| it == extension);
+    entries
+        .filter(|path| path.as_ref().is_ok_and(is_ours) || path.is_err())
+        .collect()
 }
 
 fn is_open_to_others(path: &Path) -> bool {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fabrix_attach::fuse::{FuseFile, KernelRing};
@@ -29,6 +29,7 @@ use super::{kernel, kernel_nbd, nbd_port, size};
 use crate::api::bind;
 use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::Failure;
+use crate::locks::lock;
 
 /// The visible form of an attached disk.
 pub(crate) enum Front {
@@ -46,10 +47,13 @@ pub(crate) enum Front {
     File { file: FuseFile, place: PathBuf },
     /// A device of the kernel's NBD client.
     Nbd { peers: NbdPeers, device: NbdDevice },
-    /// An NBD server on a Unix socket.
-    NbdSocket { socket: NbdSocket, path: PathBuf },
-    /// An NBD server on a TCP port, nbd://ADDR:PORT.
-    NbdPort { socket: NbdSocket, uri: PathBuf },
+    /// An NBD server on a Unix socket, or on a TCP port.
+    NbdSocket {
+        socket: NbdSocket,
+        /// Path of the socket, or nbd://ADDR:PORT.
+        path: PathBuf,
+        is_port: bool,
+    },
     /// A vhost-user socket for virtual machines.
     Vhost { socket: VhostSocket, path: PathBuf },
 }
@@ -58,27 +62,8 @@ impl Front {
     /// Starts a front end on the shard of `remote`.
     ///
     /// # Errors
-    /// The front end is not available, or its block device has another size than the disk.
+    /// The front end is not available.
     pub(crate) fn begin(
-        kind: FrontEnd,
-        claim: &Claim,
-        (args, left): (&AttachArgs, Option<&Record>),
-        (remote, disk): (&Remote, &Arc<dyn Device>),
-        on_event: EventHandler,
-    ) -> Result<Self, Failure> {
-        let front = Self::make(kind, claim, (args, left), (remote, disk), on_event)?;
-        // For a takeover the sizes were compared before. Ending the device here would take it away
-        // from its users.
-        if left.is_none()
-            && let Err(failure) = front.has_size_of(&**disk)
-        {
-            let _gone_already = front.end(true);
-            return Err(failure);
-        }
-        Ok(front)
-    }
-
-    fn make(
         kind: FrontEnd,
         claim: &Claim,
         (args, left): (&AttachArgs, Option<&Record>),
@@ -98,19 +83,19 @@ impl Front {
             return Ok(Self::Nbd { peers, device });
         }
         if kind == FrontEnd::NbdSocket {
-            return match &args.listen {
-                Some(listen) => {
-                    let (listener, uri) = nbd_port::listen(listen, args.allow.is_some())?;
-                    let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, on_event)?;
-                    Ok(Self::NbdPort { socket, uri })
-                }
+            let is_port = args.listen.is_some();
+            let (listener, path) = match &args.listen {
+                Some(address) => nbd_port::listen(address, args.allow.is_some())?,
                 None => {
                     let (listener, path) = listen(claim, args.socket.as_deref(), "nbd")?;
-                    let disk = Arc::clone(disk);
-                    let socket = NbdSocket::begin(remote, disk, listener.into(), on_event)?;
-                    Ok(Self::NbdSocket { socket, path })
+                    (listener.into(), path)
                 }
             };
+            return Ok(Self::NbdSocket {
+                socket: NbdSocket::begin(remote, Arc::clone(disk), listener, on_event)?,
+                path,
+                is_port,
+            });
         }
         if kind == FrontEnd::VhostUser {
             let (listener, path) = listen(claim, args.socket.as_deref(), "vhost")?;
@@ -142,14 +127,17 @@ impl Front {
             Self::File { place, .. } => place,
             Self::Nbd { device, .. } => device.path(),
             Self::NbdSocket { path, .. } | Self::Vhost { path, .. } => path,
-            Self::NbdPort { uri, .. } => uri,
         }
     }
 
     /// Path or URI for users, independent of the working directory.
     pub(crate) fn device(&self) -> PathBuf {
         match self {
-            Self::NbdPort { uri, .. } => uri.clone(),
+            Self::NbdSocket {
+                path,
+                is_port: true,
+                ..
+            } => path.clone(),
             _ => absolute(self.path()).unwrap_or_else(|_| self.path().to_owned()),
         }
     }
@@ -160,10 +148,7 @@ impl Front {
             Self::Ublk(_) | Self::Loop { .. } | Self::Nbd { .. } => {
                 size::is(self.path(), disk.geometry().bytes())
             }
-            Self::File { .. }
-            | Self::NbdSocket { .. }
-            | Self::NbdPort { .. }
-            | Self::Vhost { .. } => Ok(()),
+            Self::File { .. } | Self::NbdSocket { .. } | Self::Vhost { .. } => Ok(()),
         }
     }
 
@@ -226,13 +211,12 @@ impl Front {
             Self::Ublk(device) => Ok(device.resized(disk)?),
             Self::Loop { file, device, look } => {
                 file.resized(Arc::clone(disk))?;
-                let look = look.lock().unwrap_or_else(PoisonError::into_inner);
-                let look = look
-                    .as_ref()
-                    .ok_or_else(|| Failure::usage("it is being detached"))?;
+                let look = lock(look);
+                let look = look.as_ref();
+                let look = look.ok_or_else(|| Failure::usage("it is being detached"))?;
                 // Reading the attributes makes the kernel learn the new size.
                 let taken = look.metadata().and_then(|_| device.take_over_size());
-                taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
+                taken.map_err(Failure::at(device.path()))
             }
             Self::File { file, .. } => Ok(file.resized(Arc::clone(disk))?),
             Self::Nbd { peers, device } => {
@@ -240,11 +224,9 @@ impl Front {
                 // shrinks, because requests behind the new end fail anyway.
                 peers.resized(Arc::clone(disk))?;
                 let taken = device.resize(disk.geometry().bytes());
-                taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
+                taken.map_err(Failure::at(device.path()))
             }
-            Self::NbdSocket { socket, .. } | Self::NbdPort { socket, .. } => {
-                Ok(socket.resized(Arc::clone(disk))?)
-            }
+            Self::NbdSocket { socket, .. } => Ok(socket.resized(Arc::clone(disk))?),
             Self::Vhost { socket, .. } => Ok(socket.resized(Arc::clone(disk))?),
         }
     }
@@ -266,7 +248,7 @@ impl Front {
                     file.fail();
                 }
                 end_loop(device, force)?;
-                drop(look.lock().unwrap_or_else(PoisonError::into_inner).take());
+                drop(lock(look).take());
                 Ok(())
             }
             Self::File { file, place } => {
@@ -280,7 +262,7 @@ impl Front {
                 };
                 mounts::unmount(place, how).map_err(|error| match error.kind() {
                     ErrorKind::ResourceBusy => in_use(place, "a program has it open"),
-                    _ => Failure::io(format!("{}: {error}", place.display())),
+                    _ => Failure::at(place)(error),
                 })
             }
             Self::Nbd { device, .. } => {
@@ -291,14 +273,15 @@ impl Front {
                 };
                 ended.map_err(|error| not_ended(device.path(), &error))
             }
-            Self::NbdSocket { socket, path } => {
+            Self::NbdSocket {
+                socket,
+                path,
+                is_port,
+            } => {
                 is_unused(socket, path, force)?;
-                let _somebody_removed_it = fs::remove_file(path);
-                socket.close();
-                Ok(())
-            }
-            Self::NbdPort { socket, uri } => {
-                is_unused(socket, uri, force)?;
+                if !is_port {
+                    let _somebody_removed_it = fs::remove_file(path);
+                }
                 socket.close();
                 Ok(())
             }
@@ -312,27 +295,21 @@ impl Front {
             }
         }
     }
-}
 
-impl Front {
+    /// Ends the front end by force if its block device has another size than the disk.
+    pub(crate) fn checked(self, disk: &dyn Device) -> Result<Self, Failure> {
+        if let Err(failure) = self.has_size_of(disk) {
+            let _gone_already = self.end(true);
+            return Err(failure);
+        }
+        Ok(self)
+    }
+
     /// Cleans up after another program has ended the device.
     pub(crate) fn over(&self) {
         if let Self::Ublk(device) = self {
             let _gone_already = device.detach_by_force();
         }
-    }
-}
-
-pub(super) fn word(kind: FrontEnd) -> &'static str {
-    match kind {
-        FrontEnd::Auto => "auto",
-        FrontEnd::Ublk => FRONT_END,
-        FrontEnd::Fuse => "fuse",
-        FrontEnd::File => "file",
-        FrontEnd::Nbd => "nbd",
-        FrontEnd::NbdSocket => "nbd-socket",
-        FrontEnd::VhostUser => "vhost-user",
-        FrontEnd::Kernel => kernel::WORD,
     }
 }
 
@@ -355,8 +332,7 @@ fn listen(
 /// Checks that a socket has no clients. `force` skips the check.
 fn is_unused(socket: &NbdSocket, place: &Path, force: bool) -> Result<(), Failure> {
     match socket.clients() {
-        0 => Ok(()),
-        _ if force => Ok(()),
+        clients if force || clients == 0 => Ok(()),
         clients => Err(in_use(place, &format!("{clients} connected"))),
     }
 }

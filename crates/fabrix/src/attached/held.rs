@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fabrix_block::filter::stats::Stats;
 use fabrix_block::{Device, Durability, OpenError, OpenErrorKind};
@@ -14,6 +14,7 @@ use super::records::Record;
 use crate::args::FrontEnd;
 use crate::counters;
 use crate::failure::Failure;
+use crate::locks::lock;
 
 /// An attached disk, as the control socket sees it.
 pub(crate) struct Held {
@@ -39,23 +40,14 @@ pub(crate) enum HolderEvent {
 
 impl Held {
     pub(super) fn record(&self) -> Record {
-        self.record
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.record).clone()
     }
 
     /// The record with state and statistics.
     pub(crate) fn json(&self) -> Value {
         let record = self.record();
         let mut all = serde_json::to_value(&record).unwrap_or_default();
-        let volatile = self
-            .disk
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .geometry()
-            .durability
-            == Durability::None;
+        let volatile = lock(&self.disk).geometry().durability == Durability::None;
         all["state"] = json!(self.paths.state());
         all["fault"] = json!(self.paths.fault());
         all["paths"] = self.paths.json();
@@ -90,7 +82,7 @@ impl Held {
     pub(crate) fn detach(&self, force: bool) -> Result<(), Failure> {
         self.front.end(force)?;
         if force {
-            let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            let sender = lock(&self.sender);
             let _it_is_over_already = sender.send(HolderEvent::FrontEndEnded(self.kind));
         }
         Ok(())
@@ -99,8 +91,8 @@ impl Held {
     /// Adopts the current size of the disk. `reported_by` is the path that reported the change, if
     /// one did.
     pub(crate) fn resize(&self, reported_by: Option<SocketAddr>) -> Result<(), Failure> {
-        let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
-        let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
+        let _one_at_a_time = lock(&self.resizing);
+        let disk = Arc::clone(&lock(&self.disk));
         let fresh = disk.resize(None); // a target may take long to answer
         if let Some(fault) = fresh.as_ref().err().and_then(fault) {
             self.paths.set_fault(reported_by, Some(&fault));
@@ -108,9 +100,9 @@ impl Held {
         let fresh = fresh?;
         self.front.resized(&fresh)?;
         self.paths.set_fault(reported_by, None);
-        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut record = lock(&self.record);
         record.size_bytes = fresh.geometry().bytes();
-        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        *lock(&self.disk) = fresh;
         Ok(())
     }
 }

@@ -7,18 +7,17 @@ use std::fs::File;
 use std::os::unix::process::parent_id;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fabrix_attach::FrontEndEvent;
 use fabrix_block::filter::stats::Stats;
-use fabrix_block::spec::{Disk, without_secrets};
+use fabrix_block::spec::Disk;
 use fabrix_block::{Device, Spec};
 use fabrix_rt::process;
 use serde_json::Value;
 
 use super::begin::{Begun, begin};
 use super::choose::choose;
-use super::front::{Front, word};
 use super::held::{Held, HolderEvent};
 use super::paths::Paths;
 use super::records::{Claim, Record, Records};
@@ -26,7 +25,7 @@ use super::takeover;
 use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::notices::disk_failed;
-use crate::cli::terminal::{print, say};
+use crate::cli::terminal::{say, show};
 use crate::disks::{Opener, Watch};
 use crate::failure::{Failure, Kind};
 use crate::log::{self, LogFormat};
@@ -77,7 +76,10 @@ pub(crate) fn hold(
     })?;
     claim.keep(false);
     front.notes().for_each(say);
-    let record = record(args, &claim, kind, (&front, &*disk));
+    let record = Record {
+        subsystem: subsystem(&args.uri, &*disk),
+        ..Record::new(&claim, (kind, front.device()), (&args.uri, &*disk))
+    };
     let held = Arc::new(Held {
         record: Mutex::new(record),
         disk: Mutex::new(disk),
@@ -187,31 +189,6 @@ fn open(
     }
 }
 
-fn record(
-    args: &AttachArgs,
-    claim: &Claim,
-    kind: FrontEnd,
-    (front, disk): (&Front, &dyn Device),
-) -> Record {
-    let geometry = disk.geometry();
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Record {
-        id: claim.id,
-        name: claim.name.clone(),
-        device: front.device(),
-        front_end: word(kind).to_owned(),
-        uri: without_secrets(&args.uri),
-        subsystem: subsystem(&args.uri, disk),
-        uuid: disk.identity().uuid_text(),
-        controller: None,
-        size_bytes: geometry.bytes(),
-        block_bytes: geometry.block_bytes,
-        read_only: geometry.read_only,
-        pid: std::process::id(),
-        since: since.map_or(0, |since| since.as_secs()),
-    }
-}
-
 /// The target's name for the disk's subsystem. The opened disk knows the name found by discovery.
 fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
     let remote = |text: &str| match Spec::parse(text).ok()?.disk {
@@ -249,8 +226,5 @@ fn event_handler(kind: FrontEnd, sender: Sender<HolderEvent>) -> fabrix_attach::
 /// Prints the result of an attachment.
 pub(crate) fn announce(args: &AttachArgs, now: &Value) -> Result<(), Failure> {
     let device = now["device"].as_str().unwrap_or_default();
-    match args.output {
-        crate::args::Format::Json => print(&format!("{now}\n")),
-        crate::args::Format::Text => print(&format!("{device}\n")),
-    }
+    show(args.output, || format!("{device}\n"), || now)
 }

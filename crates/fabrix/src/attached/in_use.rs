@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// The reason why a block device is still there.
 pub(super) fn not_ended(path: &Path, error: &io::Error) -> Failure {
@@ -27,13 +27,10 @@ pub(super) fn not_ended(path: &Path, error: &io::Error) -> Failure {
 }
 
 pub(super) fn in_use(path: &Path, how: &str) -> Failure {
-    Failure::new(
-        Kind::Io,
-        format!(
-            "{} is in use: {how} (--force takes it away all the same)",
-            path.display()
-        ),
-    )
+    Failure::io(format!(
+        "{} is in use: {how} (--force takes it away all the same)",
+        path.display()
+    ))
 }
 
 /// Mount points of a block device and its partitions in this mount namespace.

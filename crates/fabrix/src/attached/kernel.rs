@@ -10,9 +10,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use fabrix_block::spec::{Disk, Remote, without_secrets};
+use fabrix_block::spec::{Disk, Remote};
 use fabrix_block::{Device, Spec};
 use fabrix_host::Options;
 use fabrix_rt::process::is_root;
@@ -22,13 +22,11 @@ use super::in_use::in_use;
 use super::records::leftovers::{CONTROLLERS, text};
 use super::records::{Record, Records};
 use super::size::{self, SECTOR_BYTES};
-use crate::args::AttachArgs;
+use crate::args::{AttachArgs, FrontEnd};
 use crate::disks::{Opener, host_text};
 use crate::failure::{Failure, Kind};
 use crate::host_names::uuid_text;
 
-/// Name of this front end in records and options.
-pub(crate) const WORD: &str = "kernel";
 /// The device for connection requests.
 const FABRICS: &str = "/dev/nvme-fabrics";
 const DISKS: &str = "/sys/block";
@@ -50,24 +48,13 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     let nsid = remote.nsid.unwrap_or(1);
     let nqn = remote.nqn.unwrap_or_default();
     let found = wait_for_disk(&nqn, nsid);
-    let geometry = disk.geometry();
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let written = found.and_then(|device| {
-        size::is(&device, geometry.bytes())?;
+        size::is(&device, disk.geometry().bytes())?;
         let record = Record {
-            id: claim.id,
-            name: claim.name.clone(),
-            device,
-            front_end: WORD.to_owned(),
-            uri: without_secrets(&args.uri),
             subsystem: Some(nqn),
-            uuid: disk.identity().uuid_text(),
             controller: Some(controller.clone()),
-            size_bytes: geometry.bytes(),
-            block_bytes: geometry.block_bytes,
-            read_only: geometry.read_only,
             pid: 0,
-            since: since.map_or(0, |since| since.as_secs()),
+            ..Record::new(&claim, (FrontEnd::Kernel, device), (&args.uri, &*disk))
         };
         if let Some(file) = &args.devid_file {
             record.write_device(file)?;
@@ -145,12 +132,9 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
         given.queue_size.max(QUEUE_SIZE_MIN),
         seconds(given.keep_alive_tmo),
     );
-    for (word, limit) in [
-        ("ctrl_loss_tmo", given.ctrl_loss_tmo),
-        ("fast_io_fail_tmo", given.fast_io_fail_tmo),
-    ] {
-        words += &format!(",{word}={}", limit.0.map_or(-1.0, seconds));
-    }
+    let limit = |limit: Option<Duration>| limit.map_or(-1.0, seconds);
+    words += &format!(",ctrl_loss_tmo={}", limit(given.ctrl_loss_tmo.0));
+    words += &format!(",fast_io_fail_tmo={}", limit(given.fast_io_fail_tmo.0));
     if let Some(delay) = given.reconnect_delay {
         words += &format!(",reconnect_delay={}", seconds(delay).max(1.0));
     }
@@ -291,8 +275,7 @@ pub(crate) fn detach(record: &Record, force: bool) -> Result<(), Failure> {
             ));
         }
         Ok(device) if !force => {
-            let synced = device.sync_all();
-            synced.map_err(|error| Failure::io(format!("{}: {error}", record.device.display())))?;
+            device.sync_all().map_err(Failure::at(&record.device))?;
         }
         _ => {}
     }
@@ -308,9 +291,7 @@ fn delete(controller: &str) -> Result<(), Failure> {
         .open(&path)
         .and_then(|mut file| file.write_all(b"1"));
     match deleted {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(Failure::io(format!("{}: {error}", path.display())))
-        }
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::at(&path)(error)),
         _ => Ok(()),
     }
 }

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 
 /// Whether FUSE is available. For users other than root, a setuid helper opens the device, so they
 /// need no permission on it.
-pub(super) fn has_fuse() -> io::Result<()> {
+pub(crate) fn has_fuse() -> io::Result<()> {
     match process::is_root() {
         true => mounts::open_fuse().map(drop),
         false => fs::metadata("/dev/fuse").map(drop),
@@ -54,7 +54,7 @@ pub(super) fn begin_file(
     disk: &Arc<dyn Device>,
     on_event: EventHandler,
 ) -> Result<FuseFile, Failure> {
-    let cannot = |error: io::Error| Failure::io(format!("{}: {error}", place.display()));
+    let cannot = Failure::at(place);
     let made = OpenOptions::new()
         .write(true)
         .create(true)
@@ -100,7 +100,7 @@ pub(super) fn begin_loop(
     disk: &Arc<dyn Device>,
 ) -> Result<(LoopDevice, File), Failure> {
     let geometry = disk.geometry();
-    let cannot = |error: io::Error| Failure::io(format!("{}: {error}", place.display()));
+    let cannot = Failure::at(place);
     let file = OpenOptions::new()
         .read(true)
         .write(!geometry.read_only)

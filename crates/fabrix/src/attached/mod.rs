@@ -24,3 +24,5 @@ mod paths;
 pub(crate) mod records;
 mod size;
 pub(crate) mod takeover;
+
+pub(crate) use kernel_fuse::has_fuse;

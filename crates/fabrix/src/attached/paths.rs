@@ -4,12 +4,13 @@
 //! Sessions report events on the shard's thread, rarely. The control socket reads the state.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fabrix_host::PathEvent;
 use serde_json::{Value, json};
 
 use crate::disks::Watch;
+use crate::locks::lock;
 
 /// All connections of a disk.
 #[derive(Default)]
@@ -62,7 +63,7 @@ impl Paths {
     }
 
     fn take(&self, address: SocketAddr, event: PathEvent) {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let index = known.iter().position(|path| path.address == address);
         let index = index.unwrap_or_else(|| {
             known.push(Path {
@@ -94,7 +95,7 @@ impl Paths {
 
     /// State of the whole disk. `attached` means that every path is connected and has the disk.
     pub(crate) fn state(&self) -> &'static str {
-        let known = self.known();
+        let known = lock(&self.known);
         let is = |state| known.iter().any(|path| path.state == state);
         match (is(State::Lost), is(State::Reconnecting)) {
             (true, _) => State::Lost.word(),
@@ -108,14 +109,14 @@ impl Paths {
 
     /// Fault of the first path that has one.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.known().iter().find_map(|path| path.fault.clone())
+        lock(&self.known).iter().find_map(|path| path.fault.clone())
     }
 
     /// Stores the result of a check of the disk: usable (None) or a fault. `address` is the path
     /// that reported a change; without it the result holds for all paths. A fault stays until the
     /// next check or the next connection.
     pub(crate) fn set_fault(&self, address: Option<SocketAddr>, fault: Option<&str>) {
-        for path in self.known().iter_mut() {
+        for path in lock(&self.known).iter_mut() {
             if address.is_none_or(|address| address == path.address) {
                 path.fault = fault.map(str::to_owned);
                 if fault.is_none() && path.state == State::Unusable {
@@ -127,7 +128,7 @@ impl Paths {
 
     /// Number of reconnections of all paths.
     pub(crate) fn reconnects(&self) -> u64 {
-        self.known().iter().map(|path| path.reconnects).sum()
+        lock(&self.known).iter().map(|path| path.reconnects).sum()
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -138,11 +139,7 @@ impl Paths {
                 "reconnects": path.reconnects,
             })
         };
-        self.known().iter().map(path).collect()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Vec<Path>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known).iter().map(path).collect()
     }
 }
 

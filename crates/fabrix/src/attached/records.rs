@@ -17,6 +17,10 @@ use fabrix_block::spec::without_secrets;
 use fabrix_rt::process::is_root;
 use serde::{Deserialize, Serialize};
 
+use super::declared::files;
+use crate::api::Client;
+use crate::args::FrontEnd;
+use crate::clock::since_1970;
 use crate::failure::Failure;
 use leftovers::{lives, remove_leftovers, waits};
 
@@ -50,6 +54,31 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// The record of a claimed name whose disk becomes `device`. The caller sets `subsystem`. For a
+    /// device of the kernel it also sets `controller` and `pid`.
+    pub(super) fn new(
+        claim: &Claim,
+        (front_end, device): (FrontEnd, PathBuf),
+        (uri, disk): (&str, &dyn Device),
+    ) -> Self {
+        let geometry = disk.geometry();
+        Self {
+            id: claim.id,
+            name: claim.name.clone(),
+            device,
+            front_end: front_end.word(),
+            uri: without_secrets(uri),
+            subsystem: None,
+            uuid: disk.identity().uuid_text(),
+            controller: None,
+            size_bytes: geometry.bytes(),
+            block_bytes: geometry.block_bytes,
+            read_only: geometry.read_only,
+            pid: std::process::id(),
+            since: since_1970().as_secs(),
+        }
+    }
+
     /// Writes the device's path to the user's `--devid-file`.
     pub(crate) fn write_device(&self, file: &Path) -> Result<(), Failure> {
         let line = format!("{}\n", self.device.display());
@@ -105,19 +134,14 @@ impl Records {
             .mode(0o700)
             .recursive(true)
             .create(&folder);
-        made.map_err(|error| Failure::io(format!("{}: {error}", folder.display())))?;
+        made.map_err(Failure::at(&folder))?;
         Ok(Self { folder })
     }
 
     /// All attachments, sorted by number.
     pub(crate) fn all(&self) -> Result<Vec<Found>, Failure> {
-        let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(cannot)? {
-            let path = entry.map_err(cannot)?.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
+        for path in self.files("json")? {
             // The file may be gone meanwhile, or have another origin.
             let Ok(text) = fs::read_to_string(&path) else {
                 continue;
@@ -183,7 +207,7 @@ impl Records {
     /// Reserves a name, by default the first free one. First removes the remains of a dead process
     /// with that name.
     pub(crate) fn claim(&self, name: Option<&str>) -> Result<Claim, Failure> {
-        let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
+        let cannot = Failure::at(&self.folder);
         let everything = self.lock_file("lock").map_err(cannot)?;
         everything.lock().map_err(cannot)?; // unlocked at the end of this function
         let others = self.all()?;
@@ -232,9 +256,10 @@ impl Records {
         })
     }
 
-    /// Control socket of an attachment.
-    pub(crate) fn socket(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.sock"))
+    /// Client of the control socket of an attachment.
+    pub(crate) fn client(&self, record: &Record) -> Client {
+        let socket = self.folder.join(format!("{}.sock", record.name));
+        Client::new(socket, "the process of this attachment")
     }
 
     /// Mount point of an attachment's file.
@@ -249,20 +274,20 @@ impl Records {
 
     /// Numbers of all living processes, with or without a record.
     fn living_numbers(&self) -> Result<Vec<u32>, Failure> {
-        let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
         let mut numbers = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(cannot)? {
-            let path = entry.map_err(cannot)?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "lock")
-                && File::open(&path).is_ok_and(|lock| is_held(&lock))
+        for path in self.files("lock")? {
+            if File::open(&path).is_ok_and(|lock| is_held(&lock))
                 && let Ok(text) = fs::read_to_string(&path)
             {
                 numbers.extend(text.parse::<u32>());
             }
         }
         Ok(numbers)
+    }
+
+    /// The files of all attachments with an extension.
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, Failure> {
+        files(&self.folder, extension).map_err(Failure::at(&self.folder))
     }
 
     fn lock_file(&self, name: &str) -> std::io::Result<File> {
@@ -311,7 +336,7 @@ impl Claim {
         let written = File::create(&fresh)
             .and_then(|mut file| writeln!(file, "{text}"))
             .and_then(|()| fs::rename(&fresh, &path));
-        written.map_err(|error| Failure::io(format!("{}: {error}", path.display())))
+        written.map_err(Failure::at(&path))
     }
 }
 

@@ -10,15 +10,15 @@ use std::os::unix::process::parent_id;
 use std::process::{Command, ExitCode, Stdio};
 
 use fabrix_block::spec::without_secrets;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::terminal::{print, say};
-use crate::args::{Arguments, AttachArgs, FrontEnd, Verb, given};
+use crate::args::{Arguments, AttachArgs, FrontEnd, Verb, given, with_program};
 use crate::attached::declared::Declared;
 use crate::attached::holder::{announce, hold};
 use crate::attached::kernel;
 use crate::attached::records::{Record, Records};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
     if args.unit {
@@ -122,16 +122,12 @@ fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
             }
         }
     }
-    Ok(last.map_or(ExitCode::SUCCESS, |failure| {
-        ExitCode::from(failure.kind() as u8)
-    }))
+    Ok(last.map_or(ExitCode::SUCCESS, |failure| failure.code()))
 }
 
 /// Attaches a declared disk.
 fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
-    let program = std::iter::once(OsString::from("fabrix"));
-    let words_of_attach: Vec<OsString> = program.chain(words.iter().cloned()).collect();
-    match Arguments::of(&words_of_attach).verb {
+    match Arguments::of(&with_program(words)).verb {
         Verb::Attach(args) if args.front_end == FrontEnd::Kernel => kernel::attach(&args),
         _ => launch(words),
     }
@@ -187,16 +183,11 @@ pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
             "the process that keeps the disk has ended: {status}"
         )));
     };
-    let Some(sentence) = told["error"].as_str() else {
+    let Some(failure) = Failure::of_json(&told) else {
         return Ok(told);
     };
     let _it_has_ended = child.wait();
-    let kind = match told["exit_code"].as_u64() {
-        Some(2) => Kind::Usage,
-        Some(3) => Kind::Connect,
-        _ => Kind::Io,
-    };
-    Err(Failure::new(kind, sentence))
+    Err(failure)
 }
 
 /// The process that keeps the disk. It prints the result of the attachment as one line of JSON.
@@ -209,11 +200,10 @@ pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
         .read_to_end(&mut told);
     read.map_err(Failure::io)?;
     let words = told.split(|byte| *byte == 0);
-    let words = words.map(|word| OsStr::from_bytes(word).to_owned());
-    let words: Vec<OsString> = std::iter::once(OsString::from("fabrix"))
-        .chain(words)
+    let words: Vec<OsString> = words
+        .map(|word| OsStr::from_bytes(word).to_owned())
         .collect();
-    let Verb::Attach(args) = Arguments::of(&words).verb else {
+    let Verb::Attach(args) = Arguments::of(&with_program(&words)).verb else {
         return Err(Failure::usage("`hold` takes the words of `attach`"));
     };
     fabrix_rt::process::new_session().map_err(Failure::io)?;
@@ -224,9 +214,8 @@ pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
     });
     match held {
         Err(failure) if !told => {
-            let error = json!({ "error": failure.to_string(), "exit_code": failure.kind() as u8 });
-            print(&format!("{error}\n"))?;
-            Ok(ExitCode::from(failure.kind() as u8))
+            print(&format!("{}\n", failure.json()))?;
+            Ok(failure.code())
         }
         held => held.map(|()| ExitCode::SUCCESS),
     }

@@ -5,19 +5,15 @@ use std::process::ExitCode;
 use fabrix_block::spec::Size;
 use serde_json::{Value, json};
 
-use super::terminal::{print, quoted};
-use crate::api::{Client, socket_path};
-use crate::args::{CtlArgs, CtlVerb, Format, ListenerVerb, NamespaceVerb};
+use super::terminal::{quoted, show};
+use crate::api::Client;
+use crate::args::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode, Failure> {
     let (method, path, body) = request(&args.verb);
-    let now =
-        Client::new(socket_path(&args.api), "`fabrix serve --api`").ask(method, &path, &body)?;
-    match args.output {
-        Format::Json => print(&format!("{now}\n"))?,
-        Format::Text => print(&text(&now))?,
-    }
+    let now = Client::of_target(&args.api).ask(method, &path, &body)?;
+    show(args.output, || text(&now), || &now)?;
     Ok(ExitCode::SUCCESS)
 }
 

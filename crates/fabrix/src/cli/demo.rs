@@ -18,8 +18,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::bench::publish::write_files;
 use super::bench::session::{run_failure, stop_flag};
-use super::terminal::print;
-use crate::args::{DemoArgs, Format, RemoteArgs};
+use super::terminal::show;
+use crate::args::{DemoArgs, RemoteArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
 use crate::profiles::loopback::{Loopback, Transport};
@@ -148,9 +148,7 @@ fn publish(args: &DemoArgs, matrix: &Matrix) -> Result<ExitCode, Failure> {
         &args.report,
         files.map(|(name, text)| (name.to_owned(), text)),
     )?;
-    match args.output {
-        Format::Text => print(&report::matrix::text(matrix))?,
-        Format::Json => print(&format!("{json:#}\n"))?,
-    }
+    let text = || report::matrix::text(matrix);
+    show(args.output, text, || format!("{json:#}"))?;
     Ok(ExitCode::SUCCESS)
 }

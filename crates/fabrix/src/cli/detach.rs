@@ -7,18 +7,17 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::terminal::say;
-use crate::api::{Client, attachment};
+use crate::api::attachment;
 use crate::args::{DetachArgs, ResizeArgs};
 use crate::attached::declared::Declared;
 use crate::attached::kernel;
 use crate::attached::records::leftovers::remove_leftovers;
 use crate::attached::records::{Found, Records};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// Time limit for the end of a process after its disk is detached.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-const WHO: &str = "the process of this attachment";
 
 pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
     let records = Records::open()?;
@@ -44,10 +43,7 @@ pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
             last = Some(failure);
         }
     }
-    match last {
-        None => Ok(ExitCode::SUCCESS),
-        Some(failure) => Ok(ExitCode::from(failure.kind() as u8)),
-    }
+    Ok(last.map_or(ExitCode::SUCCESS, |failure| failure.code()))
 }
 
 pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
@@ -56,7 +52,7 @@ pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
     if found.record.controller.is_some() {
         return Err(Failure::usage("the kernel takes over sizes by itself"));
     }
-    let client = Client::new(records.socket(&found.record.name), WHO);
+    let client = records.client(&found.record);
     client.ask("POST", attachment::RESIZE, &json!({}))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -86,7 +82,7 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
         kernel::detach(record, force)?;
         return records.claim(Some(&record.name)).map(drop);
     }
-    let client = Client::new(records.socket(&record.name), WHO);
+    let client = records.client(record);
     let asked = client.ask("DELETE", attachment::ATTACHMENT, &json!({ "force": force }));
     if let Err(failure) = asked
         && records.is_locked(&record.name)
@@ -96,13 +92,10 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
     let until = Instant::now() + TIMEOUT;
     while records.is_locked(&record.name) {
         if Instant::now() > until {
-            return Err(Failure::new(
-                Kind::Io,
-                format!(
-                    "{} is still open in some program; it goes when that closes it",
-                    record.device.display()
-                ),
-            ));
+            return Err(Failure::io(format!(
+                "{} is still open in some program; it goes when that closes it",
+                record.device.display()
+            )));
         }
         std::thread::sleep(POLL_INTERVAL);
     }

@@ -14,8 +14,8 @@ use fabrix_host::{
 use fabrix_target::DISCOVERY_PORT;
 use serde_json::{Value, json};
 
-use super::terminal::{print, say};
-use crate::args::{DiscoverArgs, Format};
+use super::terminal::{say, show};
+use crate::args::DiscoverArgs;
 use crate::disks::{ISCSI, address, discover_iscsi};
 use crate::failure::Failure;
 use crate::host_names::host_options;
@@ -40,20 +40,15 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     options.local = args.host_traddr;
     if remote.scheme == ISCSI {
         let targets = discover_iscsi(&remote, args.initiator_name.as_deref(), &options)?;
-        match args.output {
-            Format::Json => print(&format!("{}\n", targets_to_json(&targets)))?,
-            Format::Text => print(&targets_to_text(&targets))?,
-        }
+        let text = || targets_to_text(&targets);
+        show(args.output, text, || targets_to_json(&targets))?;
         return tell_unreadable_portals(&remote, &targets);
     }
     let log = match remote.port {
         Some(_) => fabrix_host::discover(&address(&remote)?, &options)?,
         None => discover_at_usual_ports(&address(&remote)?, &options)?,
     };
-    match args.output {
-        Format::Json => print(&format!("{}\n", to_json(&log)))?,
-        Format::Text => print(&to_text(&log))?,
-    }
+    show(args.output, || to_text(&log), || to_json(&log))?;
     tell_unreadable(&remote, &log)
 }
 

@@ -8,20 +8,19 @@ use std::process::ExitCode;
 use fabrix_attach::fuse::{KernelRing, RING_SWITCH};
 use fabrix_rt::{engine, local_peer, process, topology};
 use serde_json::json;
-use sys_devices::mounts;
 
-use super::terminal::print;
-use crate::args::{DoctorArgs, Format};
+use super::terminal::show;
+use crate::args::DoctorArgs;
+use crate::attached::has_fuse;
 use crate::failure::Failure;
 
 /// Result of one check.
 struct Finding {
     /// Stable key for programs.
     subject: &'static str,
-    good: bool,
     /// Description of the result.
     found: String,
-    /// Remedy, if the result is not good.
+    /// Remedy. None if the result is good.
     fix: Option<String>,
 }
 
@@ -42,15 +41,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         ublk(),
         nvme_tcp(),
     ];
-    match args.output {
-        Format::Text => print(&findings.iter().map(as_text).collect::<String>())?,
-        Format::Json => print(&format!("{:#}\n", as_json(&findings)))?,
-    }
+    let text = || findings.iter().map(as_text).collect();
+    show(args.output, text, || format!("{:#}", as_json(&findings)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn as_text(finding: &Finding) -> String {
-    let mark = if finding.good { "ok " } else { "-- " };
+    let mark = if finding.fix.is_none() { "ok " } else { "-- " };
     let fix = finding
         .fix
         .as_ref()
@@ -64,7 +61,7 @@ fn as_json(findings: &[Finding]) -> serde_json::Value {
         .map(|finding| {
             json!({
                 "subject": finding.subject,
-                "ok": finding.good,
+                "ok": finding.fix.is_none(),
                 "found": finding.found,
                 "fix": finding.fix,
             })
@@ -75,34 +72,28 @@ fn as_json(findings: &[Finding]) -> serde_json::Value {
 
 fn io_uring() -> Finding {
     match engine::probe() {
-        Ok(features) => Finding {
-            subject: "io_uring",
-            good: true,
-            found: format!("usable, kernel {}.{}", features.kernel.0, features.kernel.1),
-            fix: None,
-        },
-        Err(refused) => Finding {
-            subject: "io_uring",
-            good: false,
-            found: format!("{}; epoll is used instead, and is slower", refused.found),
-            fix: Some(refused.fix),
-        },
+        Ok(features) => {
+            let (major, minor) = features.kernel;
+            finding("io_uring", format!("usable, kernel {major}.{minor}"), None)
+        }
+        Err(refused) => {
+            let found = format!("{}; epoll is used instead, and is slower", refused.found);
+            finding("io_uring", found, Some(&refused.fix))
+        }
     }
 }
 
 fn processors() -> Finding {
     let cpus = topology::cpus();
-    let several = cpus.len() > 1;
-    Finding {
-        subject: "processors",
-        good: several,
-        found: format!("{} usable: {cpus:?}", cpus.len()),
-        fix: (!several).then(|| {
-            "to measure a target from the machine that it runs on, use two processors or more: with one, the target \
-             and its host slow each other down"
-                .to_owned()
-        }),
-    }
+    let fix = (cpus.len() <= 1).then_some(
+        "to measure a target from the machine that it runs on, use two processors or more: with one, the target \
+         and its host slow each other down",
+    );
+    finding(
+        "processors",
+        format!("{} usable: {cpus:?}", cpus.len()),
+        fix,
+    )
 }
 
 fn huge_pages() -> Finding {
@@ -114,25 +105,15 @@ fn huge_pages() -> Finding {
     } else {
         "RAM disks have small pages, and are slower"
     };
-    Finding {
-        subject: "huge pages",
-        good,
-        found: found.to_owned(),
-        fix: (!good).then(|| format!("as root: echo madvise > {path}")),
-    }
+    let fix = format!("as root: echo madvise > {path}");
+    finding("huge pages", found, (!good).then_some(&fix))
 }
 
 fn open_files() -> Finding {
     let (now, most) = topology::open_files().unwrap_or((0, 0));
-    let good = most >= 4096;
-    Finding {
-        subject: "open files",
-        good,
-        found: format!("{now}, may be raised to {most}; every connection is one"),
-        fix: (!good).then(|| {
-            "raise the hard limit (ulimit -Hn, or LimitNOFILE= of a systemd unit)".to_owned()
-        }),
-    }
+    let found = format!("{now}, may be raised to {most}; every connection is one");
+    let fix = "raise the hard limit (ulimit -Hn, or LimitNOFILE= of a systemd unit)";
+    finding("open files", found, (most < 4096).then_some(fix))
 }
 
 fn locked_memory() -> Finding {
@@ -143,12 +124,7 @@ fn locked_memory() -> Finding {
         .find(|line| line.starts_with("Max locked memory"))
         .unwrap_or_default();
     let limit = line.split_whitespace().nth(3).unwrap_or("unknown");
-    Finding {
-        subject: "locked memory",
-        good: true,
-        found: format!("{limit} bytes; enough"),
-        fix: None,
-    }
+    finding("locked memory", format!("{limit} bytes; enough"), None)
 }
 
 fn socket_buffers() -> Finding {
@@ -159,17 +135,10 @@ fn socket_buffers() -> Finding {
         .last()
         .and_then(|word| word.parse().ok())
         .unwrap_or(0);
-    let good = most >= 4 << 20;
-    Finding {
-        subject: "socket buffers",
-        good,
-        found: format!(
-            "TCP may keep up to {} KiB unsent per connection",
-            most >> 10
-        ),
-        fix: (!good)
-            .then(|| "as root: sysctl -w net.ipv4.tcp_wmem='4096 65536 4194304'".to_owned()),
-    }
+    let kib = most >> 10;
+    let found = format!("TCP may keep up to {kib} KiB unsent per connection");
+    let fix = "as root: sysctl -w net.ipv4.tcp_wmem='4096 65536 4194304'";
+    finding("socket buffers", found, (most < 4 << 20).then_some(fix))
 }
 
 /// BBR paces sends with a timer, and setting a timer is expensive in a virtual machine. Loopback
@@ -185,23 +154,14 @@ fn congestion_control() -> Finding {
         "TCP uses bbr, whose timers cost a sender up to a fifth of its time; not between programs on this machine"
             .to_owned()
     };
-    Finding {
-        subject: "congestion",
-        good,
-        found,
-        fix: (!good).then(|| "as root: sysctl -w net.ipv4.tcp_congestion_control=cubic".to_owned()),
-    }
+    let fix = "as root: sysctl -w net.ipv4.tcp_congestion_control=cubic";
+    finding("congestion", found, (!good).then_some(fix))
 }
 
 /// FUSE, which `attach` uses for files and block devices.
 fn fuse() -> Finding {
-    let opened = match process::is_root() {
-        true => mounts::open_fuse().map(drop),
-        // A setuid helper opens the device for other users.
-        false => std::fs::metadata("/dev/fuse").map(drop),
-    };
     let has_helper = process::is_root() || is_on_path("fusermount3");
-    let (found, fix) = match (opened, has_helper) {
+    let (found, fix) = match (has_fuse(), has_helper) {
         (Ok(()), true) => ("usable: attach --as file".to_owned(), None),
         (Ok(()), false) => (
             "there, and fusermount3 is not".to_owned(),
@@ -212,7 +172,7 @@ fn fuse() -> Finding {
             Some("as root: modprobe fuse, or hand /dev/fuse into the container"),
         ),
     };
-    there("fuse", found, fix)
+    finding("fuse", found, fix)
 }
 
 /// FUSE over io_uring, which `attach` uses for files and block devices.
@@ -230,7 +190,7 @@ fn fuse_io_uring() -> Finding {
             Some("Linux 6.14 and later have it; attach needs none of it".to_owned()),
         ),
     };
-    there("fuse io_uring", found.to_owned(), fix.as_deref())
+    finding("fuse io_uring", found, fix.as_deref())
 }
 
 fn local_hosts() -> Finding {
@@ -241,14 +201,8 @@ fn local_hosts() -> Finding {
         "this kernel ends threads that receive long writes of its own NVMe/TCP host over loopback; `serve` asks such a \
          host for pieces of 4096 bytes, which is slower, and helps where its users' buffers begin with a page"
     };
-    Finding {
-        subject: "local hosts",
-        good,
-        found: found.to_owned(),
-        fix: (!good).then(|| {
-            "run Linux 6.5 or later, or boot this one with hardened_usercopy=off".to_owned()
-        }),
-    }
+    let fix = "run Linux 6.5 or later, or boot this one with hardened_usercopy=off";
+    finding("local hosts", found, (!good).then_some(fix))
 }
 
 fn loop_devices() -> Finding {
@@ -263,7 +217,7 @@ fn loop_devices() -> Finding {
             Some("modprobe loop, or allow it in the container"),
         ),
     };
-    there("loop devices", found, fix)
+    finding("loop devices", found, fix)
 }
 
 fn nbd() -> Finding {
@@ -275,7 +229,7 @@ fn nbd() -> Finding {
     };
     let fix = (!is_there)
         .then_some("as root: modprobe nbd; programs like qemu need no kernel for the socket");
-    there("kernel nbd", found.to_owned(), fix)
+    finding("kernel nbd", found, fix)
 }
 
 fn ublk() -> Finding {
@@ -283,7 +237,7 @@ fn ublk() -> Finding {
     let found = if is_there { "there" } else { "not there" };
     let fix = (!is_there)
         .then_some("as root: modprobe ublk_drv (Linux 6.5); loop devices work without it");
-    there("ublk", found.to_owned(), fix)
+    finding("ublk", found, fix)
 }
 
 fn nvme_tcp() -> Finding {
@@ -297,14 +251,13 @@ fn nvme_tcp() -> Finding {
     let fix = (!is_there).then_some(
         "as root: modprobe nvme-tcp, if `nvme connect` is wanted; attach needs none of it",
     );
-    there("kernel nvme-tcp", found.to_owned(), fix)
+    finding("kernel nvme-tcp", found, fix)
 }
 
-fn there(subject: &'static str, found: String, fix: Option<&str>) -> Finding {
+fn finding(subject: &'static str, found: impl Into<String>, fix: Option<&str>) -> Finding {
     Finding {
         subject,
-        good: fix.is_none(),
-        found,
+        found: found.into(),
         fix: fix.map(str::to_owned),
     }
 }

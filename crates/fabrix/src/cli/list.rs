@@ -1,16 +1,17 @@
 //! `fabrix list`: prints the attachments, as a table or as JSON.
 
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::terminal::{print, quoted};
-use crate::api::{Client, attachment};
-use crate::args::{Format, ListArgs};
+use super::terminal::{quoted, show};
+use crate::api::attachment;
+use crate::args::ListArgs;
 use crate::attached::kernel;
 use crate::attached::records::{Found, Records};
+use crate::clock::since_1970;
 use crate::failure::Failure;
+use crate::report::plain;
 
 pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
     let records = Records::open()?;
@@ -19,10 +20,8 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|found| state(&records, found))
         .collect();
-    match args.output {
-        Format::Json => print(&format!("{}\n", json!({ "schema": 1, "attachments": all })))?,
-        Format::Text => print(&table(&all))?,
-    }
+    let json = || json!({ "schema": 1, "attachments": all });
+    show(args.output, || table(&all), json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -31,11 +30,7 @@ fn state(records: &Records, found: &Found) -> Value {
     if found.alive && found.record.controller.is_some() {
         return kernel::state(&found.record);
     }
-    let client = Client::new(
-        records.socket(&found.record.name),
-        "the process of this attachment",
-    )
-    .for_queries();
+    let client = records.client(&found.record).for_queries();
     let told = match found.alive {
         true => client.ask("GET", attachment::ATTACHMENT, &json!({})).ok(),
         false => None,
@@ -48,19 +43,8 @@ fn state(records: &Records, found: &Found) -> Value {
 }
 
 fn table(all: &[Value]) -> String {
-    let mut rows = vec![HEADING.map(str::to_owned)];
-    rows.extend(all.iter().map(row));
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADING.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let words = row.iter().zip(&widths);
-        let line: String = words
-            .map(|(word, width)| format!("{word:<width$}  "))
-            .collect();
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
+    let head = [HEADING.map(str::to_owned)].into_iter();
+    let mut text = plain::columns(&head.chain(all.iter().map(row)).collect::<Vec<_>>());
     text.push_str(&faults(all));
     if all.is_empty() {
         text.push_str("(nothing is attached)\n");
@@ -126,8 +110,7 @@ fn paths(paths: &Value) -> String {
 
 /// Age of a time in its largest unit.
 fn age(since: u64) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let seconds = now.map_or(0, |now| now.as_secs().saturating_sub(since));
+    let seconds = since_1970().as_secs().saturating_sub(since);
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m", seconds / 60),

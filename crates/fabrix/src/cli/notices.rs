@@ -3,6 +3,7 @@
 //! Notices that peers cause are limited by reason and address. Notices about disks are limited by
 //! disk, operation and status.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use fabrix_block::{Failed, Status};
@@ -86,76 +87,52 @@ fn failure_key(disk: &str, failed: &Failed) -> String {
 
 /// The structured fields of a notice.
 fn fields(notice: &Notice) -> Vec<(&'static str, Value)> {
-    match notice {
-        Notice::Connected {
-            host,
-            controller,
-            peer,
-        } => vec![
-            ("host", json!(host)),
-            ("peer", json!(peer)),
-            ("controller", json!(controller)),
-        ],
-        Notice::Disconnected {
-            host,
-            controller,
-            peer,
-            end,
-        } => vec![
-            ("host", json!(host)),
-            ("peer", json!(peer)),
-            ("controller", json!(controller)),
-            ("reason", json!(end.why)),
-        ],
-        Notice::QueueLost {
-            host,
-            controller,
-            qid,
-            peer,
-            why,
-        } => vec![
-            ("host", json!(host)),
-            ("peer", json!(peer)),
-            ("controller", json!(controller)),
-            ("queue", json!(qid)),
-            ("reason", json!(why)),
-        ],
-        Notice::LoggedIn {
-            initiator,
-            session,
-            peer,
-        } => vec![
-            ("host", json!(initiator)),
-            ("peer", json!(peer)),
-            ("session", json!(session)),
-        ],
-        Notice::LoggedOut {
-            initiator,
-            session,
-            peer,
-            end,
-        } => vec![
-            ("host", json!(initiator)),
-            ("peer", json!(peer)),
-            ("session", json!(session)),
-            ("reason", json!(end.why)),
-        ],
-        Notice::Refused { peer, who, why } => vec![
-            ("host", json!(who)),
-            ("peer", json!(peer)),
-            ("reason", json!(why)),
-        ],
-        Notice::Violation { peer, what } => vec![("peer", json!(peer)), ("reason", json!(what))],
-        Notice::Disk { nsid, why } => vec![("nsid", json!(nsid)), ("reason", json!(why))],
-        Notice::DiskFailed { nsid, disk, failed } => {
-            let mut fields = vec![("nsid", json!(nsid))];
-            fields.extend(failure_fields(disk, failed));
-            fields
+    let of_peer = |host: Value, peer: &SocketAddr| vec![("host", host), ("peer", json!(peer))];
+    let mut fields = match notice {
+        Notice::Connected { host, peer, .. } | Notice::Disconnected { host, peer, .. } => {
+            of_peer(json!(host), peer)
         }
+        Notice::QueueLost { host, peer, .. } => of_peer(json!(host), peer),
+        Notice::LoggedIn {
+            initiator, peer, ..
+        }
+        | Notice::LoggedOut {
+            initiator, peer, ..
+        } => of_peer(json!(initiator), peer),
+        Notice::Refused { peer, who, .. } => of_peer(json!(who), peer),
+        Notice::Violation { peer, .. } | Notice::TooManyStrangers { peer } => {
+            vec![("peer", json!(peer))]
+        }
+        Notice::Disk { nsid, .. } | Notice::DiskFailed { nsid, .. } => vec![("nsid", json!(nsid))],
         Notice::AcceptPaused { errno } => vec![("errno", json!(errno))],
         Notice::TooManyConnections => vec![],
-        Notice::TooManyStrangers { peer } => vec![("peer", json!(peer))],
+    };
+    // The numbers of connections and requests.
+    match notice {
+        Notice::Connected { controller, .. }
+        | Notice::Disconnected { controller, .. }
+        | Notice::QueueLost { controller, .. } => fields.push(("controller", json!(controller))),
+        Notice::LoggedIn { session, .. } | Notice::LoggedOut { session, .. } => {
+            fields.push(("session", json!(session)));
+        }
+        Notice::DiskFailed { disk, failed, .. } => fields.extend(failure_fields(disk, failed)),
+        _ => {}
     }
+    if let Notice::QueueLost { qid, .. } = notice {
+        fields.push(("queue", json!(qid)));
+    }
+    // The reasons.
+    match notice {
+        Notice::Disconnected { end, .. } | Notice::LoggedOut { end, .. } => {
+            fields.push(("reason", json!(end.why)));
+        }
+        Notice::QueueLost { why, .. }
+        | Notice::Refused { why, .. }
+        | Notice::Violation { what: why, .. }
+        | Notice::Disk { why, .. } => fields.push(("reason", json!(why))),
+        _ => {}
+    }
+    fields
 }
 
 fn failure_fields(disk: &str, failed: &Failed) -> Vec<(&'static str, Value)> {

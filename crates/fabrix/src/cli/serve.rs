@@ -11,10 +11,10 @@ use fabrix_target::{Catalog, Export, Limits, ReservationStore, Target, TargetCon
 use signal_hook::consts::SIGTERM;
 
 use super::notices;
-use super::terminal::{print, say};
+use super::terminal::{say, show};
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
-use crate::args::{Format, ServeArgs};
+use crate::args::ServeArgs;
 use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
@@ -108,10 +108,7 @@ fn serve(
     let path = args.api.as_deref().map(socket_path);
     let start = |path: PathBuf| Server::start(&path, target_router(Arc::clone(served)));
     let _until_the_end = path.map(start).transpose()?;
-    match args.output {
-        Format::Json => print(&format!("{}\n", served.json()))?,
-        Format::Text => print(&served.text())?,
-    }
+    show(args.output, || served.text(), || served.json())?;
     match &args.run {
         Some(command) => {
             let process = run_command(command, &served.local_uri(1), reasons)?;

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io::{ErrorKind, Write, stdout};
 
+use crate::args::Format;
 use crate::failure::Failure;
 use crate::log::{self, Level};
 
@@ -13,6 +14,18 @@ use crate::log::{self, Level};
 /// Errors: stdout fails, for example on a full disk. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_on(text).map(drop)
+}
+
+/// Prints a result in the requested format.
+pub(crate) fn show<J: fmt::Display>(
+    format: Format,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> J,
+) -> Result<(), Failure> {
+    print(&match format {
+        Format::Text => text(),
+        Format::Json => format!("{}\n", json()),
+    })
 }
 
 /// [`print()`] for repeated output. False: the reader has closed the pipe.

@@ -7,16 +7,17 @@
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use fabrix_rt::terminal::KeyByKey;
 use serde_json::{Value, json};
 
 use super::list::faults;
 use super::terminal::{print, print_on, say};
-use crate::api::{Client, attachment, socket_path};
+use crate::api::{Client, attachment};
 use crate::args::{Format, TopArgs};
 use crate::attached::records::Records;
+use crate::clock::since_1970;
 use crate::counters::{Moment, Rates};
 use crate::failure::Failure;
 use crate::signals::end_a_command;
@@ -92,8 +93,7 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
         let Some(records) = records.as_ref().filter(|_| found.alive) else {
             continue;
         };
-        let socket = records.socket(&found.record.name);
-        let client = Client::new(socket, "the process of this attachment").for_queries();
+        let client = records.client(&found.record).for_queries();
         if let Ok(told) = client.ask("GET", attachment::COUNTERS, &json!({})) {
             rows.push(Row {
                 key: format!("{} {}", found.record.name, found.record.pid),
@@ -110,11 +110,7 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
         }
     }
     for api in &args.api {
-        let told = Client::new(socket_path(api), "`fabrix serve --api`").ask(
-            "GET",
-            "/v1/counters",
-            &json!({}),
-        )?;
+        let told = Client::of_target(api).ask("GET", "/v1/counters", &json!({}))?;
         for export in told["exports"].as_array().map_or(&[][..], Vec::as_slice) {
             rows.push(Row {
                 key: format!("{api} {} {}", export["nsid"], export["uuid"]),
@@ -133,7 +129,6 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
 }
 
 fn as_json(rows: &[(Value, Rates)], took: Duration) -> Value {
-    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let row = |(told, rates): &(Value, Rates)| {
         let mut row = told.clone();
         if let (Some(row), Value::Object(rates)) = (row.as_object_mut(), rates.json()) {
@@ -143,7 +138,7 @@ fn as_json(rows: &[(Value, Rates)], took: Duration) -> Value {
     };
     json!({
         "schema": 1,
-        "time": time.map_or(0.0, |time| time.as_secs_f64()),
+        "time": since_1970().as_secs_f64(),
         "interval_s": took.as_secs_f64(),
         "disks": rows.iter().map(row).collect::<Vec<_>>(),
     })

@@ -6,11 +6,12 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use fabrix_block::Identity;
 
 use crate::failure::Failure;
+use crate::locks::lock;
 
 /// The open disks.
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl Opened {
             names,
             shared,
         };
-        let mut list = self.lock();
+        let mut list = lock(&self.list);
         list.retain(|other| other.strong_count() > 0);
         let mut others = list.iter().filter_map(Weak::upgrade);
         if let Some(same) = others.find(|other| claim.meets(other)) {
@@ -70,13 +71,9 @@ impl Opened {
     /// Whether a disk with this identity is open.
     pub(super) fn has(&self, identity: &Identity) -> bool {
         let name = Name::Uuid(identity.uuid);
-        let list = self.lock();
+        let list = lock(&self.list);
         let mut all = list.iter().filter_map(Weak::upgrade);
         all.any(|other| other.names.contains(&name))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Claim>>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

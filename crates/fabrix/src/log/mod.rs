@@ -11,7 +11,7 @@ mod tallies;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{Write, stderr};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,6 +21,7 @@ pub(crate) use self::format::LogFormat;
 use self::format::Style;
 pub(crate) use self::tallies::Limit;
 use self::tallies::Tallies;
+use crate::locks::lock;
 
 /// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Line {
 /// standard error is used. Call it again after redirecting standard error.
 pub(crate) fn begin(format: Option<LogFormat>) {
     let log = LOG.get_or_init(Log::default);
-    let mut state = log.lock();
+    let mut state = lock(&log.state);
     state.style = Some(Style::of(format));
     if !state.has_writer {
         let writer = thread::Builder::new().name("log".to_owned());
@@ -96,7 +97,7 @@ pub(crate) fn tell_often(key: &str, limit: Limit, line: impl FnOnce() -> Line) {
         return tell(line());
     };
     let now = Instant::now();
-    let admitted = log.lock().tallies.admit(key, limit, now, line);
+    let admitted = lock(&log.state).tallies.admit(key, limit, now, line);
     // The writer wakes up for this line, and so also learns the end of the period.
     if let Some(line) = admitted {
         log.add(line);
@@ -109,9 +110,9 @@ pub(crate) fn finish() {
     let Some(log) = LOG.get() else {
         return;
     };
-    let counts = log.lock().tallies.rest();
+    let counts = lock(&log.state).tallies.rest();
     counts.into_iter().for_each(|line| log.add(line));
-    let state = log.lock();
+    let state = lock(&log.state);
     let waiting = log
         .changed
         .wait_timeout_while(state, FINISH_TIMEOUT, |state| state.is_busy());
@@ -176,13 +177,8 @@ impl Batch {
 }
 
 impl Log {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is a single step, so a panicked thread leaves a consistent state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, line: Line) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.lines.len() < LINES_MAX {
             state.lines.push_back((SystemTime::now(), line));
         } else {
@@ -199,7 +195,7 @@ impl Log {
 
     /// Loop of the writer thread.
     fn write(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             let now = Instant::now();
             let time = SystemTime::now();
@@ -212,7 +208,7 @@ impl Log {
                 state.is_writing = true;
                 drop(state);
                 batch.write();
-                state = self.lock();
+                state = lock(&self.state);
                 state.is_writing = false;
                 self.changed.notify_all();
                 continue;

@@ -190,7 +190,7 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
 }
 
 fn save(path: &Path, card: &str) -> Result<(), Failure> {
-    std::fs::write(path, card).map_err(|error| Failure::io(format!("{}: {error}", path.display())))
+    std::fs::write(path, card).map_err(Failure::at(path))
 }
 
 /// Runs one test: an uncounted run, the counted runs, and the pause.

@@ -31,6 +31,7 @@ pub(crate) mod sample;
 
 use crate::args::given;
 use crate::cli::terminal::quoted;
+use crate::clock::since_1970;
 use crate::secrets::shown;
 
 /// Facts in a report besides the measurements.
@@ -48,15 +49,12 @@ pub(crate) struct Context {
 
 /// The current facts about this program and machine.
 pub(crate) fn context() -> Context {
-    let timestamp = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
     let words = shown(given());
     let words = words.iter().map(|word| quoted(&word.to_string_lossy()));
     let command = words.collect::<Vec<_>>().join(" ");
     Context {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        timestamp,
+        timestamp: since_1970().as_secs(),
         command,
         facts: host::facts(),
     }

@@ -92,6 +92,15 @@ fn aligned(cells: &[String], widths: &[usize], numeric: &[bool]) -> String {
     format!("{}\n", line.trim_end())
 }
 
+/// Rows of words in aligned columns.
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let widest = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(widest);
+    rows.iter()
+        .map(|row| aligned(row, &widths, &[false; N]))
+        .collect()
+}
+
 fn width(text: &str) -> usize {
     text.chars().count()
 }

@@ -13,6 +13,7 @@ use super::listen::listen_text;
 use crate::cli::terminal::quoted;
 use crate::counters;
 use crate::disks::{host_text, lun_of_libiscsi};
+use crate::locks::lock;
 
 impl Served {
     /// First NVMe/TCP address that serves disks, if there is one.
@@ -96,7 +97,7 @@ impl Served {
 
     /// The exports as text: a line for each, and the commands by which Linux connects.
     pub(crate) fn text(&self) -> String {
-        let state = self.state();
+        let state = lock(&self.state);
         let mut out = String::new();
         for export in self.exports() {
             let geometry = export.device.geometry();
@@ -127,7 +128,7 @@ impl Served {
 
     /// The exports as JSON.
     pub(crate) fn json(&self) -> Value {
-        let state = self.state();
+        let state = lock(&self.state);
         let exports = self.exports();
         let exports = exports
             .iter()
@@ -152,7 +153,7 @@ impl Served {
 
     /// Detailed statistics of each export since its start.
     pub(crate) fn counters(&self) -> Value {
-        let state = self.state();
+        let state = lock(&self.state);
         let exports = self.exports();
         let export = |export: &Export| {
             json!({

@@ -26,16 +26,13 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
 
 fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
     let length = std::fs::metadata(path).map(|facts| facts.len());
-    let length = length.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    let length = length.map_err(Failure::usage_at(path))?;
     if length > LENGTH_MOST {
-        return Err(Failure::usage(format!(
-            "{}: {length} bytes are more than results have",
-            path.display()
-        )));
+        let sentence = format!("{length} bytes are more than results have");
+        return Err(Failure::usage_at(path)(sentence));
     }
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    entries(&text).map_err(|sentence| Failure::usage(format!("{}: {sentence}", path.display())))
+    let text = std::fs::read_to_string(path).map_err(Failure::usage_at(path))?;
+    entries(&text).map_err(Failure::usage_at(path))
 }
 
 /// Largest file to be read, in bytes.

@@ -15,8 +15,7 @@ use super::args::{PlainArgs, RateProcess, profiles};
 use super::hold::hold;
 use super::publish::check_place;
 use super::session::{Disk, Session, Step};
-use crate::args::Format;
-use crate::cli::terminal;
+use crate::cli::terminal::show;
 use crate::failure::Failure;
 use crate::profiles::job_file::{self, Logs};
 use crate::report;
@@ -60,28 +59,21 @@ struct Planned {
 
 /// Runs the jobs of a file: one stage after the other, the jobs of a stage side by side.
 fn run_file(args: &PlainArgs, path: &Path) -> Result<ExitCode, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(Failure::usage_at(path))?;
     let listed = job_file::parse(&text, &|name| std::env::var(name).ok());
-    let listed =
-        listed.map_err(|sentence| Failure::usage(format!("{}: {sentence}", path.display())))?;
+    let listed = listed.map_err(Failure::usage_at(path))?;
     let session = Session::begin(&args.common)?;
     let mut opened: Vec<Disk> = Vec::new();
     let mut stages = Vec::new();
     for stage in listed {
         let mut jobs = Vec::new();
         for one in stage {
-            let uri = args
-                .disk
-                .as_ref()
-                .or(one.filename.as_ref())
-                .ok_or_else(|| {
-                    Failure::usage(format!(
-                        "{}: job `{}` has no filename=; name a disk after the file",
-                        path.display(),
-                        one.job.name
-                    ))
-                })?;
+            let uri = args.disk.as_ref().or(one.filename.as_ref());
+            let uri = uri.ok_or_else(|| {
+                let name = &one.job.name;
+                let why = format!("job `{name}` has no filename=; name a disk after the file");
+                Failure::usage_at(path)(why)
+            })?;
             // Jobs on one disk share it. A RAM disk opened twice would be two disks.
             let known = opened
                 .iter()
@@ -91,8 +83,7 @@ fn run_file(args: &PlainArgs, path: &Path) -> Result<ExitCode, Failure> {
             opened.push(disk.clone());
             let logs = one.logs.clone();
             let job = one.on(disk.device.geometry().bytes());
-            let job =
-                job.map_err(|sentence| Failure::usage(format!("{}: {sentence}", path.display())))?;
+            let job = job.map_err(Failure::usage_at(path))?;
             jobs.push(Planned { disk, job, logs });
         }
         stages.push(jobs);
@@ -133,7 +124,9 @@ fn measure(
     }
     let logs: Vec<&Logs> = all().map(|one| &one.logs).collect();
     write_logs(args, &logs, &runs)?;
-    print(args, &runs)?;
+    let text = || runs.iter().map(report::text::run).collect();
+    let json = || report::json::runs(&runs, &report::context());
+    show(args.common.output, text, || format!("{:#}", json()))?;
     session.end(sheet(runs))
 }
 
@@ -193,19 +186,6 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
     })
 }
 
-fn print(args: &PlainArgs, runs: &[Run]) -> Result<(), Failure> {
-    match args.common.output {
-        Format::Text => {
-            let texts: Vec<String> = runs.iter().map(report::text::run).collect();
-            terminal::print(&texts.concat())
-        }
-        Format::Json => {
-            let document = report::json::runs(runs, &report::context());
-            terminal::print(&format!("{document:#}\n"))
-        }
-    }
-}
-
 /// Writes the readings over time, named by the jobs of a file or by the command line. Logs of a
 /// file's jobs have the job's number in their name, as in fio.
 fn write_logs(args: &PlainArgs, logs: &[&Logs], runs: &[Run]) -> Result<(), Failure> {
@@ -223,7 +203,7 @@ fn write_logs(args: &PlainArgs, logs: &[&Logs], runs: &[Run]) -> Result<(), Fail
                 continue;
             };
             let path = format!("{name}_{what}{number}.log");
-            std::fs::write(&path, text).map_err(|error| Failure::io(format!("{path}: {error}")))?;
+            std::fs::write(&path, text).map_err(Failure::at(Path::new(&path)))?;
         }
     }
     Ok(())

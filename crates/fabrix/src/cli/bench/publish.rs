@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::args::Format;
-use crate::cli::terminal::{print, say};
+use crate::cli::terminal::{say, show};
 use crate::failure::Failure;
 use crate::report;
 use crate::report::sheet::Report;
@@ -15,13 +15,9 @@ pub(crate) fn publish(
     output: Format,
 ) -> Result<(), Failure> {
     write(report, directory)?;
-    match output {
-        Format::Text => print(&report::plain::text(report)),
-        Format::Json => print(&format!(
-            "{:#}\n",
-            report::json::report(report, &report::context())
-        )),
-    }
+    let json = || report::json::report(report, &report::context());
+    let text = || report::plain::text(report);
+    show(output, text, || format!("{:#}", json()))
 }
 
 /// Checks before a measurement that the folder of a file exists.
@@ -46,8 +42,7 @@ pub(crate) fn make_folder(directory: Option<&Path>) -> Result<(), Failure> {
     let Some(directory) = directory else {
         return Ok(());
     };
-    std::fs::create_dir_all(directory)
-        .map_err(|error| Failure::io(format!("{}: {error}", directory.display())))
+    std::fs::create_dir_all(directory).map_err(Failure::at(directory))
 }
 
 /// Writes the files of a report if a folder is given.
@@ -80,8 +75,7 @@ pub(crate) fn write_files(
     make_folder(Some(directory))?;
     for (name, text) in files {
         let path = directory.join(name);
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))?;
+        std::fs::write(&path, text).map_err(Failure::at(&path))?;
     }
     let page = directory.join("index.html");
     say(format_args!(

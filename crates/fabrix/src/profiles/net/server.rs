@@ -17,12 +17,9 @@ const CONNECTIONS_MOST: usize = 256;
 pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Failure> {
     let listener = TcpListener::bind(address)
         .map_err(|error| Failure::io(format!("cannot listen at {address}: {error}")))?;
-    let bound = listener
-        .local_addr()
-        .map_err(|error| Failure::io(format!("{address}: {error}")))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(|error| Failure::io(format!("{address}: {error}")))?;
+    let cannot = |error| Failure::io(format!("{address}: {error}"));
+    let bound = listener.local_addr().map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
     say(format_args!("listening at {bound}"));
     let open = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {

@@ -33,6 +33,18 @@ impl Rw {
         ("readwrite", Self::Mixed),
     ];
 
+    /// The pattern for random or sequential addresses and a percentage of reads.
+    pub fn new(random: bool, percent_read: u32) -> Self {
+        match (random, percent_read) {
+            (false, 0) => Self::Write,
+            (false, 100) => Self::Read,
+            (false, _) => Self::Mixed,
+            (true, 0) => Self::RandWrite,
+            (true, 100) => Self::RandRead,
+            (true, _) => Self::RandMixed,
+        }
+    }
+
     /// Parses fio's name of an access pattern.
     ///
     /// Errors: a sentence that lists the known names.

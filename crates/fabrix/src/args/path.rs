@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 use fabrix_rt::SpinPolicy;
 use fabrix_rt::engine::Engine;
 
@@ -89,19 +89,8 @@ pub(crate) struct RemoteArgs {
 impl Default for RemoteArgs {
     /// The defaults of the command line.
     fn default() -> Self {
-        Self {
-            hdr_digest: false,
-            data_digest: false,
-            nr_io_queues: 1,
-            queue_size: 128,
-            hostnqn: None,
-            hostid: None,
-            host_traddr: None,
-            initiator_name: None,
-            keep_alive_tmo: Duration::from_secs(5),
-            reconnect_delay: None,
-            ctrl_loss_tmo: Limit(None),
-            fast_io_fail_tmo: Limit(Some(Duration::from_secs(60))),
-        }
+        let command = Self::augment_args(Command::new("remote").no_binary_name(true));
+        let matches = command.get_matches_from([""; 0]);
+        Self::from_arg_matches(&matches).expect("every option has a default")
     }
 }

@@ -66,23 +66,16 @@ impl Test {
     }
 
     fn job(self, write: Option<u8>, args: &CdmArgs) -> Job {
-        let (rw, percent) = match (self.random, write) {
-            (true, None) => (Rw::RandRead, 100),
-            (false, None) => (Rw::Read, 100),
-            (true, Some(0)) => (Rw::RandWrite, 0),
-            (false, Some(0)) => (Rw::Write, 0),
-            (true, Some(percent)) => (Rw::RandMixed, percent),
-            (false, Some(percent)) => (Rw::Mixed, percent),
+        let rwmixread = write.map_or(100, u32::from);
+        let kind = match rwmixread {
+            100 => "read",
+            0 => "write",
+            _ => "mix",
         };
         Job {
-            name: format!(
-                "{} {}",
-                self.name(),
-                ["read", "write", "mix"]
-                    [usize::from(percent < 100) + usize::from(percent < 100 && percent > 0)]
-            ),
-            rw,
-            rwmixread: percent.into(),
+            name: format!("{} {kind}", self.name()),
+            rw: Rw::new(self.random, rwmixread),
+            rwmixread,
             block_bytes: self.block_bytes,
             iodepth: self.queues,
             numjobs: self.threads,

@@ -6,7 +6,6 @@ mod hops;
 mod joined;
 
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use fabrix_bench::{Job, Rw};
@@ -17,7 +16,7 @@ use fabrix_host::Options;
 use hops::Way;
 use joined::Joined;
 
-use super::loopback::{Loopback, Transport};
+use super::loopback::Transport;
 use crate::args::RemoteArgs;
 use crate::cli::bench::args::PathArgs;
 use crate::cli::bench::session::{Disk, Session};
@@ -169,7 +168,6 @@ fn figures(run: Option<&Run>) -> [Cell; 5] {
 /// The disks to measure. Each has one layer more than the previous one.
 fn layers(session: &Session, args: &PathArgs) -> Result<Vec<Disk>, Failure> {
     let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
-    let engine = session.args.engine.engine;
     let mut layers = Vec::new();
     let mut add = |label: &str, mut disk: Disk| {
         disk.label = label.to_owned();
@@ -182,15 +180,7 @@ fn layers(session: &Session, args: &PathArgs) -> Result<Vec<Disk>, Failure> {
         if remote { "+ memory (ram:)" } else { &base.uri },
         base.clone(),
     );
-    let served = |remote: &RemoteArgs| -> Result<Disk, Failure> {
-        let stage = Loopback::serve(&base.device, Transport::NvmeTcp, remote, engine)?;
-        Ok(Disk {
-            label: String::new(),
-            uri: base.uri.clone(),
-            device: stage.device(),
-            via: Some(Rc::new(stage)),
-        })
-    };
+    let served = |remote: &_| session.over_loopback_with(&base, Transport::NvmeTcp, remote);
     let in_memory = Disk {
         device: Joined::new(Arc::clone(&base.device)),
         ..base.clone()

@@ -3,6 +3,7 @@
 //!
 //! Each is a CSV file in `published/`, with the order and words of the publication.
 
+use crate::cli::bench::args::TableArgs;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Column, PUBLISHED, Shown, Table};
 
@@ -71,6 +72,11 @@ pub(crate) fn find(name: &str) -> Result<&'static Published, Failure> {
         })
 }
 
+/// The table of `--published`, if the user has named one.
+pub(crate) fn requested(args: &TableArgs) -> Result<Option<&'static Published>, Failure> {
+    args.published.as_deref().map(find).transpose()
+}
+
 impl Published {
     /// The table as published. A colon in a column's name separates group and name.
     pub(crate) fn table(&self) -> Table {
@@ -92,28 +98,25 @@ impl Published {
     /// Adds the columns of this table to a measured one. MB/s are left out if there are IOPS.
     /// `name` converts the name of a measured row to the published one.
     pub(crate) fn beside(&self, measured: &mut Table, name: impl Fn(&str) -> String) {
-        let columns = self.table().columns;
-        let iops = columns
+        let table = self.table();
+        let iops = table
+            .columns
             .iter()
             .any(|column| column.name == "IOPS" || column.group == "IOPS");
         let bandwidth = |column: &Column| column.name == "MB/s" || column.group == "MB/s";
-        let columns = columns.into_iter().skip(1);
-        for column in columns.filter(|column| !(iops && bandwidth(column))) {
+        let columns = table.columns.into_iter().enumerate().skip(1);
+        for (at, column) in columns.filter(|(_, column)| !(iops && bandwidth(column))) {
             let group = match column.group.as_str() {
                 "" => PUBLISHED.to_owned(),
                 group => format!("{PUBLISHED}: {group}"),
             };
-            let values = self.column(&match column.group.as_str() {
-                "" => column.name.clone(),
-                group => format!("{group}: {}", column.name),
-            });
             for row in &mut measured.rows {
                 let wanted = match row.first() {
-                    Some(Cell::Text(text)) => name(text),
-                    _ => String::new(),
+                    Some(Cell::Text(text)) => cell(&name(text)),
+                    _ => Cell::Empty,
                 };
-                let value = values.iter().find(|(name, _)| *name == wanted);
-                row.push(value.map_or(Cell::Empty, |(_, text)| cell(text)));
+                let found = table.rows.iter().find(|cells| cells[0] == wanted);
+                row.push(found.map_or(Cell::Empty, |cells| cells[at].clone()));
             }
             measured.columns.push(Column { group, ..column });
         }
@@ -128,39 +131,14 @@ impl Published {
         }
         tables.push(self.table());
     }
-
-    /// One column by its full name, with the first cell of each row.
-    fn column(&self, name: &str) -> Vec<(String, &str)> {
-        let mut lines = self.csv.lines().filter(|line| !line.starts_with('#'));
-        let Some(at) = lines
-            .next()
-            .and_then(|head| head.split(',').position(|column| column == name))
-        else {
-            return Vec::new();
-        };
-        let value = |line: &'static str| {
-            let cells: Vec<&str> = line.split(',').collect();
-            Some(((*cells.first()?).to_owned(), *cells.get(at)?))
-        };
-        lines.filter_map(value).collect()
-    }
 }
 
 fn cell(text: &str) -> Cell {
     match text.parse::<f64>() {
         _ if text.is_empty() => Cell::Empty,
         Ok(number) => {
-            let decimals = text
-                .split_once('.')
-                .map_or(0, |(_, decimals)| decimals.len());
-            Cell::Number(
-                number,
-                if decimals == 0 {
-                    Shown::Grouped
-                } else {
-                    Shown::Fixed(decimals)
-                },
-            )
+            let decimals = text.split_once('.').map(|(_, decimals)| decimals.len());
+            Cell::Number(number, decimals.map_or(Shown::Grouped, Shown::Fixed))
         }
         Err(_) => Cell::text(text),
     }
@@ -188,23 +166,24 @@ mod tests {
 
     #[test]
     fn a_figure_stands_where_it_was_published() {
-        let find = |name| {
-            find(name)
-                .map_err(|error| error.to_string())
-                .expect("it is there")
+        let figure = |name: &str, row: &str, (group, column): (&str, &str)| {
+            let Ok(published) = find(name) else {
+                panic!("{name} is there")
+            };
+            let table = published.table();
+            let mut columns = table.columns.iter();
+            let at =
+                columns.position(|it| (it.group.as_str(), it.name.as_str()) == (group, column));
+            let mut rows = table.rows.iter();
+            let row = rows.find(|cells| cells[0] == cell(row)).expect("the row");
+            (table.rows.len(), row[at.expect("the column")].clone())
         };
-        let rdma = find("starwind-ram-rdma").column("IOPS");
-        assert_eq!(rdma.len(), 13);
-        assert!(rdma.contains(&("4k random read".to_owned(), "460792")));
-        assert!(
-            find("zetavault-nvmef")
-                .column("IOPS: Ethernet")
-                .contains(&("read 4K 1w".to_owned(), "187173"))
-        );
-        assert_eq!(
-            find("stgt-chain").column("READ").last(),
-            Some(&("512".to_owned(), "800"))
-        );
+        let grouped = |value| Cell::Number(value, Shown::Grouped);
+        let rdma = figure("starwind-ram-rdma", "4k random read", ("", "IOPS"));
+        assert_eq!(rdma, (13, grouped(460_792.0)));
+        let fabric = figure("zetavault-nvmef", "read 4K 1w", ("IOPS", "Ethernet"));
+        assert_eq!(fabric.1, grouped(187_173.0));
+        assert_eq!(figure("stgt-chain", "512", ("", "READ")).1, grouped(800.0));
     }
 
     #[test]

@@ -25,12 +25,7 @@ const USUAL: Duration = Duration::from_secs(1);
 const PUBLISHED: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
-    let published = args
-        .table
-        .published
-        .as_deref()
-        .map(published::find)
-        .transpose()?;
+    let published = published::requested(&args.table)?;
     let (mut session, disks) = Session::sweep(args)?;
     let (runtime, reading) = match args.as_published {
         true => (PUBLISHED, Reading::JobFile),

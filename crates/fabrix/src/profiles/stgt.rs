@@ -50,12 +50,7 @@ struct Plan {
 }
 
 pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
-    let published = args
-        .table
-        .published
-        .as_deref()
-        .map(published::find)
-        .transpose()?;
+    let published = published::requested(&args.table)?;
     let mut session = Session::begin(&args.step.common)?;
     let uris: Vec<&str> = match args.uris.as_slice() {
         [] => vec![NULL, NULL],

@@ -26,12 +26,7 @@ const USUAL: (u32, Duration) = (3, Duration::from_millis(500));
 const PUBLISHED: (u32, Duration) = (20, Duration::from_secs(2));
 
 pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
-    let published = args
-        .table
-        .published
-        .as_deref()
-        .map(published::find)
-        .transpose()?;
+    let published = published::requested(&args.table)?;
     let (mut session, disks) = Session::sweep(args)?;
     let (count, runtime) = match args.as_published {
         true => PUBLISHED,

@@ -6,11 +6,12 @@
 use fabrix_bench::Counted;
 use fabrix_bench::matrix::{Matrix, Row};
 
+use super::Context;
+use super::matrix::table;
 use super::number::{grouped, mb_per_s, moment, percent, short};
-use super::page::{document, facts};
+use super::page::{document, facts, row};
 use super::sides::{bandwidth, cpu, iops, latency, ratio};
 use super::svg::escape;
-use super::{Context, matrix as table};
 
 /// The complete page.
 pub(crate) fn page(matrix: &Matrix, context: &Context) -> String {
@@ -115,12 +116,13 @@ fn mean_ratio(rows: &[Row]) -> Option<f64> {
 }
 
 fn full_table(matrix: &Matrix) -> String {
-    let head: Vec<String> = table::head()
-        .iter()
-        .skip(1)
-        .map(|name| format!("<th>{}</th>", name.replace(" us", " &#181;s")))
+    let table = table(matrix);
+    let head = table.columns.iter().skip(1);
+    let head: Vec<String> = head
+        .map(|column| format!("<th>{}</th>", column.name.replace(" us", " &#181;s")))
         .collect();
-    let rows: Vec<String> = matrix.rows.iter().map(table_row).collect();
+    let rows = table.rows.iter().map(|cells| row(&table.columns, cells));
+    let rows: Vec<String> = rows.collect();
     format!(
         "<section class=\"card\">\n<h2>All figures</h2>\n<div class=\"scroll\"><table>\n<thead>\n\
          <tr><th rowspan=\"2\" scope=\"col\">workload</th><th colspan=\"5\" scope=\"colgroup\">local</th>\
@@ -130,19 +132,6 @@ fn full_table(matrix: &Matrix) -> String {
          percent of local IOPS.</p>\n</section>\n",
         head.concat(),
         rows.concat()
-    )
-}
-
-fn table_row(row: &Row) -> String {
-    let cells = table::cells(row);
-    let numbers: Vec<String> = cells[1..]
-        .iter()
-        .map(|cell| format!("<td>{}</td>", escape(cell)))
-        .collect();
-    format!(
-        "<tr><th scope=\"row\">{}</th>{}</tr>\n",
-        escape(&row.name),
-        numbers.concat()
     )
 }
 

@@ -13,7 +13,7 @@ use fabrix_bench::results::{JobResult, Results, Side};
 use fabrix_bench::series::{Moved, Point};
 use serde_json::{Map, Value, json};
 
-use super::sheet::{Cell, Repeat, Report, Run, Table};
+use super::sheet::{Repeat, Report, Run};
 use super::{Context, number};
 
 /// Version of the keys.
@@ -50,7 +50,7 @@ pub(crate) fn report(report: &Report, context: &Context) -> Value {
     document["lead"] = json!(report.lead);
     document["notes"] = json!(report.notes);
     document["warnings"] = json!(report.warnings);
-    document["tables"] = report.tables.iter().map(table).collect();
+    document["tables"] = json!(report.tables);
     document["runs"] = report.runs.iter().map(run).collect();
     document
 }
@@ -101,25 +101,6 @@ fn point(point: &Point) -> Value {
         "span_ms": u64::try_from(point.span.as_millis()).unwrap_or(u64::MAX),
         "read": side(&point.sides[0]),
         "write": side(&point.sides[1]),
-    })
-}
-
-fn table(table: &Table) -> Value {
-    let cell = |cell: &Cell| match cell {
-        Cell::Text(text) => json!(text),
-        Cell::Number(value, _) if value.is_finite() => json!(value),
-        Cell::Number(..) | Cell::Empty => Value::Null,
-    };
-    let row = |row: &Vec<Cell>| row.iter().map(cell).collect::<Vec<Value>>();
-    let columns = table
-        .columns
-        .iter()
-        .map(|column| json!({ "group": column.group, "name": column.name, "published": column.published }));
-    json!({
-        "name": table.name,
-        "title": table.title,
-        "columns": columns.collect::<Vec<_>>(),
-        "rows": table.rows.iter().map(row).collect::<Vec<_>>(),
     })
 }
 

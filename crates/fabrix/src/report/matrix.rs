@@ -5,83 +5,44 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::json::document;
-use super::number::{cores, grouped, mb_per_s, percent, short};
-use super::plain::quoted;
-
-/// The columns of one side.
-const SIDE: [&str; 4] = ["IOPS", "MB/s", "mean us", "p99 us"];
+use super::plain::{self, quoted};
+use super::sheet::{Cell as TableCell, Shown, Table};
 
 /// The table for a terminal, with a final newline.
 pub(crate) fn text(matrix: &Matrix) -> String {
-    let head: Vec<String> = head().into_iter().map(String::from).collect();
-    let rows: Vec<Vec<String>> = matrix.rows.iter().map(cells).collect();
-    let widths: Vec<usize> = (0..head.len())
-        .map(|at| {
-            rows.iter()
-                .map(|row| row[at].len())
-                .chain([head[at].len()])
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let mut text = banner(matrix, &widths);
-    text += &aligned(&head, &widths);
-    let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
-    text += &aligned(&rule, &widths);
-    rows.iter().for_each(|row| text += &aligned(row, &widths));
-    text
+    plain::table(&table(matrix))
 }
 
-/// The figures of a row, in the order of [`head`].
-pub(super) fn cells(row: &Row) -> Vec<String> {
-    let side = |cell: &Cell| {
-        [
-            grouped(cell.iops),
-            mb_per_s(cell.bw_bytes),
-            short(cell.mean_us),
-            short(cell.p99_us),
-        ]
-    };
-    let mut cells = vec![row.name.clone()];
-    cells.extend(side(&row.local));
-    cells.push(cores(Some(row.local.cpu_initiator)));
-    cells.extend(side(&row.remote));
-    cells.push(cores(Some(row.remote.cpu_initiator)));
-    cells.push(cores(row.remote.cpu_target));
-    cells.push(percent(row.ratio()));
-    cells
-}
-
-/// The names of the columns.
-pub(super) fn head() -> Vec<&'static str> {
-    let mut head = vec!["workload"];
-    head.extend(SIDE);
-    head.push("CPU");
-    head.extend(SIDE);
-    head.extend(["CPU ini", "CPU tgt", "rem/loc"]);
-    head
-}
-
-/// The line with the titles of the local and the remote columns.
-fn banner(matrix: &Matrix, widths: &[usize]) -> String {
-    let span = |range: &[usize]| range.iter().sum::<usize>() + 2 * (range.len() - 1);
+/// The table. The titles of both sides stand above their columns.
+pub(super) fn table(matrix: &Matrix) -> Table {
     let local = format!("local: {}", matrix.local);
     let remote = format!("remote: {}", matrix.remote);
-    let line = format!(
-        "{:name$}  {local:side$}  {remote}",
-        "",
-        name = widths[0],
-        side = span(&widths[1..6])
-    );
-    format!("{}\n", line.trim_end())
+    let side = ["IOPS", "MB/s", "mean us", "p99 us"];
+    let locals = side.into_iter().chain(["CPU"]);
+    let remotes = side.into_iter().chain(["CPU ini", "CPU tgt", "rem/loc"]);
+    let columns = [("", "workload")].into_iter();
+    let columns = columns.chain(locals.map(|name| (local.as_str(), name)));
+    let columns = columns.chain(remotes.map(|name| (remote.as_str(), name)));
+    let mut table = Table::new("matrix", "", columns);
+    for row in &matrix.rows {
+        let mut cells = vec![TableCell::text(&row.name)];
+        cells.extend(side_cells(&row.local));
+        cells.extend(side_cells(&row.remote));
+        let target = TableCell::optional(row.remote.cpu_target, Shown::Fixed(2));
+        cells.extend([target, TableCell::optional(row.ratio(), Shown::Percent)]);
+        table.push(cells);
+    }
+    table
 }
 
-fn aligned(cells: &[String], widths: &[usize]) -> String {
-    let mut line = format!("{:<width$}", cells[0], width = widths[0]);
-    for (cell, width) in cells.iter().zip(widths).skip(1) {
-        line += &format!("  {cell:>width$}");
-    }
-    format!("{}\n", line.trim_end())
+fn side_cells(cell: &Cell) -> [TableCell; 5] {
+    [
+        TableCell::Number(cell.iops, Shown::Grouped),
+        TableCell::Number(cell.bw_bytes / 1e6, Shown::Short),
+        TableCell::Number(cell.mean_us, Shown::Short),
+        TableCell::Number(cell.p99_us, Shown::Short),
+        TableCell::Number(cell.cpu_initiator, Shown::Fixed(2)),
+    ]
 }
 
 /// The table as a JSON document.

@@ -100,7 +100,8 @@ fn table(table: &Table) -> String {
     )
 }
 
-fn row(columns: &[Column], cells: &[Cell]) -> String {
+/// A row of a table.
+pub(super) fn row(columns: &[Column], cells: &[Cell]) -> String {
     let cell = |(index, (column, cell)): (usize, (&Column, &Cell))| {
         let text = escape(&plain::shown(cell));
         if index == 0 {

@@ -5,6 +5,7 @@
 
 use fabrix_bench::Results;
 use fabrix_bench::spread::Spread;
+use serde::{Serialize, Serializer};
 
 /// The complete result of one command.
 #[derive(Clone, Debug, Default)]
@@ -96,8 +97,8 @@ impl Run {
     }
 }
 
-/// A table of figures.
-#[derive(Clone, Debug, Default)]
+/// A table of figures. Serialization gives its form in JSON documents.
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Table {
     /// Name for files: letters, digits and dashes.
     pub(crate) name: String,
@@ -107,7 +108,7 @@ pub(crate) struct Table {
 }
 
 /// A column of a table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Column {
     /// Title above several columns. Empty for a single column.
     pub(crate) group: String,
@@ -208,6 +209,17 @@ impl Cell {
 
     pub(crate) fn optional(value: Option<f64>, shown: Shown) -> Self {
         value.map_or(Self::Empty, |value| Self::Number(value, shown))
+    }
+}
+
+impl Serialize for Cell {
+    /// Writes the unrounded value.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Number(value, _) if value.is_finite() => serializer.serialize_f64(*value),
+            Self::Number(..) | Self::Empty => serializer.serialize_none(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use foreign::{DISKSPD_HELP, SGP_DD_HELP};
 pub(crate) use foreign::{WordsArgs, ours_first, shown};
 pub(crate) use plain::{PlainArgs, RateProcess, parse_percentiles};
 pub(crate) use profiles::{
-    CdmArgs, CdmPreset, CompareArgs, NetArgs, PathArgs, StgtArgs, SweepArgs,
+    CdmArgs, CdmPreset, CompareArgs, NetArgs, PathArgs, StgtArgs, SweepArgs, TableArgs,
 };
 
 /// Arguments of `bench`.

@@ -23,7 +23,7 @@ use super::progress::Bar;
 use super::publish::{make_folder, publish, write};
 use super::verdict::failure_of;
 use super::warnings::Warnings;
-use crate::args::Format;
+use crate::args::{Format, RemoteArgs};
 use crate::cli::terminal::{print, say};
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
@@ -99,7 +99,17 @@ impl Session {
 
     /// The same disk accessed over loopback through a target in this process.
     pub(crate) fn over_loopback(&self, disk: &Disk, transport: Transport) -> Result<Disk, Failure> {
-        let (remote, engine) = (&self.args.remote, self.args.engine.engine);
+        self.over_loopback_with(disk, transport, &self.args.remote)
+    }
+
+    /// [`Self::over_loopback`] with other options for the connection than the command's.
+    pub(crate) fn over_loopback_with(
+        &self,
+        disk: &Disk,
+        transport: Transport,
+        remote: &RemoteArgs,
+    ) -> Result<Disk, Failure> {
+        let engine = self.args.engine.engine;
         let stage = Loopback::serve(&disk.device, transport, remote, engine)?;
         Ok(Disk {
             label: format!("{} over {transport}", disk.label),

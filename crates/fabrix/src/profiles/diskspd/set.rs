@@ -145,12 +145,7 @@ impl Row {
         let most = disk.device.geometry().max_transfer_bytes;
         Job {
             name: self.name(),
-            rw: match (self.line.random, self.write) {
-                (true, false) => Rw::RandRead,
-                (true, true) => Rw::RandWrite,
-                (false, false) => Rw::Read,
-                (false, true) => Rw::Write,
-            },
+            rw: Rw::new(self.line.random, if self.write { 0 } else { 100 }),
             block_bytes: self.line.block_bytes.min(most),
             iodepth: self.line.depth,
             runtime: seconds.unwrap_or_else(|| Duration::from_secs(self.line.seconds)),

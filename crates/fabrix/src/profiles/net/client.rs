@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fabrix_bench::latency::{Latency, PERCENTILES, Recorder};
 
-use super::server::{receive, send};
+use super::server::{both, receive, send};
 use super::wire::{Mode, Order, PATIENCE, REQUEST, RESPONSE};
 use crate::failure::{Failure, Kind};
 
@@ -115,14 +115,7 @@ fn one(stream: &TcpStream, order: Order, stop: &AtomicBool) -> std::io::Result<(
     let bytes = match order.mode {
         Mode::Send => send(stream, order, stop)?,
         Mode::Receive => receive(stream, stop)?,
-        Mode::Both => std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send(stream, order, stop));
-            let received = receive(stream, stop)?;
-            let sent = sender
-                .join()
-                .map_err(|_| std::io::Error::other("the sending thread is gone"))??;
-            Ok::<u64, std::io::Error>(sent + received)
-        })?,
+        Mode::Both => both(stream, order, stop)?,
         Mode::Request => return request(stream, order, stop),
     };
     Ok((bytes, Recorder::new()))

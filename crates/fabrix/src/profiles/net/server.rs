@@ -56,21 +56,25 @@ fn serve(stream: &TcpStream, peer: SocketAddr, stop: &AtomicBool) -> std::io::Re
     let outcome = match order.mode {
         Mode::Send => receive(stream, stop).map(drop),
         Mode::Receive => send(stream, order, stop).map(drop),
-        Mode::Both => std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send(stream, order, stop));
-            let received = receive(stream, stop);
-            sender
-                .join()
-                .map_err(|_| std::io::Error::other("the sending thread is gone"))?
-                .and(received)
-                .map(drop)
-        }),
+        Mode::Both => both(stream, order, stop).map(drop),
         Mode::Request => answer(stream, order),
     };
     // A client that disconnects has finished.
     outcome.or_else(|error| match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => Ok(()),
         _ => Err(error),
+    })
+}
+
+/// Sends and receives at the same time. Returns the number of bytes in both directions.
+pub(super) fn both(stream: &TcpStream, order: Order, stop: &AtomicBool) -> std::io::Result<u64> {
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(stream, order, stop));
+        let received = receive(stream, stop);
+        let sent = sender
+            .join()
+            .map_err(|_| std::io::Error::other("the sending thread is gone"))?;
+        Ok(sent? + received?)
     })
 }
 

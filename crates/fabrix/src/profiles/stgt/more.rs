@@ -1,15 +1,13 @@
 //! The report's further measurements: several initiators and devices, both directions, and a chain
 //! in which a target exports a disk of another target.
 
-use std::rc::Rc;
-
 use fabrix_bench::{Counted, Rw};
 use fabrix_block::spec::Size;
 
 use super::{KINDS, Plan, Stage, THREADS, cpu, kib, megabytes};
 use crate::cli::bench::session::{Disk, Session, Step};
 use crate::failure::Failure;
-use crate::profiles::loopback::{Loopback, Transport};
+use crate::profiles::loopback::Transport;
 use crate::report::sheet::{Cell, Report, Run, Shown, Table};
 
 /// One and two initiators on one and two devices with the smallest commands: reads with 10 threads
@@ -158,13 +156,9 @@ pub(super) fn chain(
         return Ok(());
     }
     let transport = stage.transport.unwrap_or(Transport::NvmeTcp);
-    let (remote, engine) = (&session.args.remote, session.args.engine.engine);
-    let middle = Loopback::serve(&stage.first.device, transport, remote, engine)?;
     let through = Disk {
         label: format!("{}, exported again", stage.first.label),
-        uri: stage.first.uri.clone(),
-        device: middle.device(),
-        via: Some(Rc::new(middle)),
+        ..session.over_loopback(&stage.first, transport)?
     };
     let title = "The chain: a target that exports what it reaches through another";
     let (name, title) = stage.name("chain", title);

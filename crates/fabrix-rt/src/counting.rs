@@ -5,15 +5,10 @@
 //! fabrix_rt::counting::CountingAllocator;
 //! ```
 
-pub use crate::sys::counting::CountingAllocator;
+pub use crate::sys::counting::{CountingAllocator, allocations};
 
 /// Rounds after which buffers and tables have grown to the size of the traffic.
 const ROUNDS: usize = 5;
-
-/// Allocations and reallocations of this thread so far. Always zero without the allocator above.
-pub fn allocations() -> u64 {
-    crate::sys::counting::allocations()
-}
 
 /// Allocations that every round of work makes: the minimum of a few rounds.
 ///

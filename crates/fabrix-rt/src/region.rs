@@ -7,7 +7,6 @@
 //! command was checked before, and panics.
 
 use std::io;
-use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::sys::mmap::{GIVE_BACK_BYTES, Mapping};
@@ -91,11 +90,6 @@ impl Region {
     /// Ends one [`Region::hold`].
     pub(crate) fn release(&self) {
         *self.holders.write().unwrap_or_else(PoisonError::into_inner) -= 1;
-    }
-
-    /// Address of the first byte.
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.mapping.start()
     }
 
     /// Where the region first differs from `expected`, counted from `offset`.

@@ -47,18 +47,12 @@ impl Slab {
 
     /// Address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
-        match &self.memory {
-            Memory::Arena(mapping) => mapping.start(),
-            Memory::Region(region) => region.start(),
-        }
+        self.memory.mapping().start()
     }
 
     /// Bytes.
     pub fn len(&self) -> usize {
-        match &self.memory {
-            Memory::Arena(mapping) => mapping.len(),
-            Memory::Region(region) => region.len(),
-        }
+        self.memory.mapping().len()
     }
 
     /// Never: an empty range is not mapped.
@@ -91,6 +85,13 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
+    fn mapping(&self) -> &Mapping {
+        match self {
+            Self::Arena(mapping) => mapping,
+            Self::Region(region) => region.mapping(),
+        }
+    }
+
     /// Whether both are one range of memory.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {

@@ -8,14 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 use crate::sys;
-
-/// Makes a new session (setsid), so that the end of the terminal or of the process group does not
-/// end this process.
-///
-/// Errors: this process leads a group already.
-pub fn new_session() -> io::Result<()> {
-    sys::process::new_session()
-}
+pub use crate::sys::process::{carries_io, is_root, new_session};
 
 /// Redirects standard output and standard error to files.
 ///
@@ -23,15 +16,6 @@ pub fn new_session() -> io::Result<()> {
 pub fn redirect(stdout: &std::fs::File, stderr: &std::fs::File) -> io::Result<()> {
     sys::process::duplicate(stdout.as_fd(), 1)?;
     sys::process::duplicate(stderr.as_fd(), 2)
-}
-
-/// Marks the calling thread as one that carries I/O of this machine (PR_SET_IO_FLUSHER). When the
-/// kernel needs memory for the thread, it then does not wait for writes that only this thread can
-/// finish.
-///
-/// Errors: `PermissionDenied` without CAP_SYS_RESOURCE.
-pub fn carries_io() -> io::Result<()> {
-    sys::process::io_flusher()
 }
 
 /// Keeps the kernel from writing a core of this process, because its memory holds a secret.
@@ -78,9 +62,4 @@ fn words_place(stat: &str) -> Option<(u64, u64)> {
     let mut fields = fields.split_whitespace().skip(48 - 3);
     let mut field = || fields.next()?.parse().ok();
     Some((field()?, field()?))
-}
-
-/// Whether the effective user is root.
-pub fn is_root() -> bool {
-    sys::process::is_root()
 }

@@ -2,17 +2,7 @@
 //!
 //! Tests and workloads that must be repeatable have generators of their own.
 
-use std::io;
-
-use crate::sys::random;
-
-/// Fills `bytes` with random bytes that nobody can guess.
-///
-/// # Errors
-/// The kernel is older than Linux 3.17, or a seccomp filter forbids the call.
-pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
-    random::fill(bytes)
-}
+pub use crate::sys::random::fill;
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::sys;
+pub use crate::sys::affinity::open_files;
+pub use crate::sys::clock::thread_cpu_time;
 
 /// Times of one CPU since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +49,6 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     sys::affinity::pin(cpu).map_err(named)
 }
 
-/// CPU time of the calling thread.
-pub fn thread_cpu_time() -> Duration {
-    sys::clock::thread_cpu_time()
-}
-
 /// Times of every CPU since the machine started (/proc/stat). Empty if the file cannot be read.
 pub fn cpu_busy() -> Vec<CpuTimes> {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -69,11 +66,6 @@ pub fn boot_id() -> Option<[u8; 16]> {
     let digits = text.trim().replace('-', "");
     let id = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok());
     id.flatten().map(u128::to_be_bytes)
-}
-
-/// Limits of open files: the current one, and the highest that this process may set.
-pub fn open_files() -> io::Result<(u64, u64)> {
-    sys::affinity::open_files()
 }
 
 /// Sets the current limit of open files.

@@ -36,15 +36,9 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Limits of open files (RLIMIT_NOFILE): the current one, and the highest that may be set.
-pub(crate) fn open_files() -> io::Result<(u64, u64)> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the kernel writes one rlimit.
-    // WHY UNSAFE: std has no limits.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+/// Limits of open files: the current one, and the highest that this process may set.
+pub fn open_files() -> io::Result<(u64, u64)> {
+    let limit = limit(libc::RLIMIT_NOFILE)?;
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
@@ -54,22 +48,35 @@ pub(crate) fn set_open_files(now: u64, most: u64) -> io::Result<()> {
         rlim_cur: now,
         rlim_max: most,
     };
-    // SAFETY: the kernel reads one rlimit.
-    // WHY UNSAFE: std has no limits.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
-    Ok(())
+    set_limit(libc::RLIMIT_NOFILE, &limit)
 }
 
 /// Limit of locked memory in bytes (RLIMIT_MEMLOCK).
 pub(crate) fn memlock_bytes() -> u64 {
+    limit(libc::RLIMIT_MEMLOCK).map_or(0, |limit| limit.rlim_cur)
+}
+
+/// Limits of a resource of this process.
+pub(super) fn limit(resource: libc::__rlimit_resource_t) -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the kernel writes one rlimit.
+    // SAFETY: the kernel writes one rlimit, which outlives the call.
     // WHY UNSAFE: std has no limits.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    if result == 0 { limit.rlim_cur } else { 0 }
+    check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
+    Ok(limit)
+}
+
+/// Sets the limits of a resource of this process.
+pub(super) fn set_limit(
+    resource: libc::__rlimit_resource_t,
+    limit: &libc::rlimit,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads one rlimit, which outlives the call.
+    // WHY UNSAFE: std has no limits.
+    check(unsafe { libc::setrlimit(resource, limit) })?;
+    Ok(())
 }
 
 const CPUS_MAX: usize = libc::CPU_SETSIZE as usize;

@@ -9,7 +9,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 }
 
 /// CPU time of the calling thread.
-pub(crate) fn thread_cpu_time() -> Duration {
+pub fn thread_cpu_time() -> Duration {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 

@@ -5,10 +5,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
 
+use super::affinity::{limit, set_limit};
 use super::check;
 
-/// Makes a new session without a terminal.
-pub(crate) fn new_session() -> io::Result<()> {
+/// Makes a new session (setsid), so that the end of the terminal or of the process group does not
+/// end this process.
+///
+/// Errors: this process leads a group already.
+pub fn new_session() -> io::Result<()> {
     // SAFETY: takes nothing and touches no memory.
     // WHY UNSAFE: std makes no sessions.
     check(unsafe { libc::setsid() })?;
@@ -27,8 +31,12 @@ pub(crate) fn duplicate(file: BorrowedFd<'_>, standard: RawFd) -> io::Result<()>
     Ok(())
 }
 
-/// Marks the calling thread as one that carries I/O of this machine (PR_SET_IO_FLUSHER).
-pub(crate) fn io_flusher() -> io::Result<()> {
+/// Marks the calling thread as one that carries I/O of this machine (PR_SET_IO_FLUSHER). When the
+/// kernel needs memory for the thread, it then does not wait for writes that only this thread can
+/// finish.
+///
+/// Errors: `PermissionDenied` without CAP_SYS_RESOURCE.
+pub fn carries_io() -> io::Result<()> {
     // SAFETY: takes numbers and touches no memory.
     // WHY UNSAFE: std has no prctl.
     check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) })?;
@@ -56,20 +64,11 @@ pub(crate) fn vanish() {
 
 /// Limits the core files of this process to `bytes`. A lower limit stays.
 pub(crate) fn limit_core(bytes: libc::rlim_t) {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the kernel writes one rlimit, which outlives the call.
-    // WHY UNSAFE: std has no limits.
-    let got = check(unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) });
-    if got.is_err() {
+    let Ok(mut core) = limit(libc::RLIMIT_CORE) else {
         return;
-    }
-    limit.rlim_cur = limit.rlim_max.min(bytes);
-    // SAFETY: the kernel reads one rlimit.
-    // WHY UNSAFE: std has no limits.
-    let set = check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) });
+    };
+    core.rlim_cur = core.rlim_max.min(bytes);
+    let set = set_limit(libc::RLIMIT_CORE, &core);
     debug_assert!(set.is_ok(), "no more than the hard limit is asked for");
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn shut_down_sockets() {
 }
 
 /// Whether the effective user is root.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     // SAFETY: takes nothing and touches no memory.
     // WHY UNSAFE: std does not tell.
     unsafe { libc::geteuid() == 0 }

@@ -2,8 +2,11 @@
 
 use std::io;
 
-/// Fills `bytes` with random bytes. Waits only while a starting machine has not gathered any.
-pub(crate) fn fill(mut bytes: &mut [u8]) -> io::Result<()> {
+/// Fills `bytes` with random bytes that nobody can guess.
+///
+/// # Errors
+/// The kernel is older than Linux 3.17, or a seccomp filter forbids the call.
+pub fn fill(mut bytes: &mut [u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         // SAFETY: pointer and length are those of one slice, which is borrowed mutably during the
         // call. WHY UNSAFE: the standard library has no interface to the kernel's generator.

@@ -151,28 +151,29 @@ pub(crate) fn receive_now(
 
 /// Waits until the socket has room for bytes to send.
 pub(crate) fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let mut poll = libc::pollfd {
-        fd: socket.as_raw_fd(),
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one pollfd, valid through the call.
-    // WHY UNSAFE: std has no poll.
-    check(unsafe { libc::poll(&raw mut poll, 1, -1) })?;
-    Ok(())
+    poll(socket, libc::POLLOUT, -1).map(drop)
 }
 
 /// Whether the peer has closed a stream, or either end has shut it down.
 pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    poll(socket, libc::POLLRDHUP, 0).map(|events| events != 0)
+}
+
+/// Waits for one of `events`, at most for `timeout_ms`. -1: without limit. Result: the events found.
+fn poll(
+    socket: BorrowedFd<'_>,
+    events: libc::c_short,
+    timeout_ms: libc::c_int,
+) -> io::Result<libc::c_short> {
     let mut poll = libc::pollfd {
         fd: socket.as_raw_fd(),
-        events: libc::POLLRDHUP,
+        events,
         revents: 0,
     };
-    // SAFETY: one pollfd, valid through the call, which does not wait.
-    // WHY UNSAFE: std has no poll.
-    check(unsafe { libc::poll(&raw mut poll, 1, 0) })?;
-    Ok(poll.revents != 0)
+    // SAFETY: one pollfd, valid through the call.
+    // WHY UNSAFE: std has no poll(2).
+    check(unsafe { libc::poll(&raw mut poll, 1, timeout_ms) })?;
+    Ok(poll.revents)
 }
 
 /// Ends both directions. An unconnected socket is ignored.

@@ -108,6 +108,7 @@ impl EpollDriver {
             let result = run_on_file(&mut op);
             return endings.push((token, ended(result, op)));
         };
+        let descriptor = descriptor.as_raw_fd();
         let waiting = self.waiting_at(descriptor);
         if waiting.queue(side).is_empty() {
             match attempt(op) {
@@ -129,7 +130,8 @@ impl EpollDriver {
         let Some((_, op)) = waiting.readers.front().or_else(|| waiting.writers.front()) else {
             return;
         };
-        let Err(error) = self.epoll.arm(handle(op), key(descriptor), read, write) else {
+        let (handle, _) = side(op).expect("only such operations wait");
+        let Err(error) = self.epoll.arm(handle, key(descriptor), read, write) else {
             return;
         };
         for (token, op) in waiting.readers.drain(..).chain(waiting.writers.drain(..)) {
@@ -254,14 +256,12 @@ enum Side {
 }
 
 /// The descriptor and direction an operation waits for. None: it is of a file and runs in place.
-fn side(op: &Op) -> Option<(RawFd, Side)> {
+fn side(op: &Op) -> Option<(BorrowedFd<'_>, Side)> {
     match op {
-        Op::Accept { listener } => Some((listener.as_raw_fd(), Side::Read)),
-        Op::Receive { socket, .. } => Some((socket.as_raw_fd(), Side::Read)),
-        Op::TakeMessage { file, .. } => Some((file.as_raw_fd(), Side::Read)),
-        Op::Connect { socket, .. } | Op::Send { socket, .. } => {
-            Some((socket.as_raw_fd(), Side::Write))
-        }
+        Op::Accept { listener } => Some((listener.as_fd(), Side::Read)),
+        Op::Receive { socket, .. } => Some((socket.as_fd(), Side::Read)),
+        Op::TakeMessage { file, .. } => Some((file.as_fd(), Side::Read)),
+        Op::Connect { socket, .. } | Op::Send { socket, .. } => Some((socket.as_fd(), Side::Write)),
         Op::Read { .. }
         | Op::Write { .. }
         | Op::ReadRegistered { .. }
@@ -271,25 +271,6 @@ fn side(op: &Op) -> Option<(RawFd, Side)> {
         | Op::GiveMessage { .. }
         | Op::DeviceCommand { .. }
         | Op::Exchange { .. } => None,
-    }
-}
-
-fn handle(op: &Op) -> BorrowedFd<'_> {
-    match op {
-        Op::Accept { listener } => listener.as_fd(),
-        Op::Receive { socket, .. } | Op::Connect { socket, .. } | Op::Send { socket, .. } => {
-            socket.as_fd()
-        }
-        Op::Read { file, .. }
-        | Op::Write { file, .. }
-        | Op::ReadRegistered { file, .. }
-        | Op::WriteRegistered { file, .. }
-        | Op::Sync { file }
-        | Op::Allocate { file, .. }
-        | Op::TakeMessage { file, .. }
-        | Op::GiveMessage { file, .. }
-        | Op::DeviceCommand { file, .. } => file.as_fd(),
-        Op::Exchange { exchange } => exchange.file().as_fd(),
     }
 }
 

@@ -60,23 +60,21 @@ impl Errors {
 
     /// Counts a failure. `sentence` is called for the first one only.
     pub(crate) fn count(&mut self, status: Status, sentence: impl FnOnce() -> String) {
-        match self
-            .by_status
-            .iter_mut()
-            .find(|(known, _)| *known == status)
-        {
-            Some((_, count)) => *count += 1,
-            None => self.by_status.push((status, 1)),
-        }
+        self.add_count(status, 1);
         self.first.get_or_insert_with(sentence);
+    }
+
+    fn add_count(&mut self, status: Status, more: u64) {
+        let mut known = self.by_status.iter_mut();
+        match known.find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += more,
+            None => self.by_status.push((status, more)),
+        }
     }
 
     fn add(&mut self, other: &Self) {
         for (status, count) in &other.by_status {
-            match self.by_status.iter_mut().find(|(known, _)| known == status) {
-                Some((_, sum)) => *sum += count,
-                None => self.by_status.push((*status, *count)),
-            }
+            self.add_count(*status, *count);
         }
         if self.first.is_none() {
             self.first.clone_from(&other.first);

@@ -32,7 +32,7 @@ use crate::results::Tally;
 use crate::verify::Verifier;
 use clock::Clock;
 use copy::Copy;
-use lifecycle::{Lifecycle, Phase};
+use lifecycle::{JobPhase, Lifecycle};
 pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
 use slot::{Slot, longest, take_buffers};
 
@@ -156,9 +156,9 @@ impl Worker {
         }
         let slot = *self.idle.front()?;
         let (access, scheduled_ns) = match self.lifecycle.phase {
-            Phase::Probe if self.started == 0 => (self.probe(), self.clock.now_ns()),
-            Phase::Ramp { .. } | Phase::Measure { .. } => self.next_access(shard)?,
-            Phase::ReadBack { next } => (self.next_known(next)?, self.clock.now_ns()),
+            JobPhase::Probe if self.started == 0 => (self.probe(), self.clock.now_ns()),
+            JobPhase::Ramp { .. } | JobPhase::Measure { .. } => self.next_access(shard)?,
+            JobPhase::ReadBack { next } => (self.next_known(next)?, self.clock.now_ns()),
             _ => return None,
         };
         self.idle.pop_front();
@@ -206,7 +206,7 @@ impl Worker {
             .as_mut()
             .expect("only a verifying job reads back");
         let unit = verifier.next_known(from);
-        self.lifecycle.phase = Phase::ReadBack {
+        self.lifecycle.phase = JobPhase::ReadBack {
             next: unit.map_or(self.setup.region.units, |unit| unit + 1),
         };
         let unit = unit?;

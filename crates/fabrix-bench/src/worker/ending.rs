@@ -8,7 +8,7 @@ use fabrix_block::Status;
 use fabrix_rt::{Loan, Shard};
 
 use super::Worker;
-use super::lifecycle::Phase;
+use super::lifecycle::JobPhase;
 use crate::words::Counted;
 
 impl Worker {
@@ -20,7 +20,7 @@ impl Worker {
         self.put_back(slot, loan);
         self.verify(slot, status);
         match (status.is_ok(), self.lifecycle.phase) {
-            (true, Phase::Probe) => {}
+            (true, JobPhase::Probe) => {}
             (true, _) => {
                 self.count(slot);
                 if self.queue_copy_write(slot) {
@@ -85,7 +85,7 @@ impl Worker {
             format!("job {index}: the {kind} of {blocks} at LBA {lba} was answered {status:?}")
         });
         self.publish_errors();
-        let probing = self.lifecycle.phase == Phase::Probe;
+        let probing = self.lifecycle.phase == JobPhase::Probe;
         if !self.setup.job.continue_on_error || probing {
             self.end_early(
                 shard,

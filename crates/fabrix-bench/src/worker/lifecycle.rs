@@ -18,9 +18,9 @@ const TIMER_PHASE: u32 = u32::MAX;
 const TIMER_ARRIVAL: u32 = u32::MAX - 1;
 const TIMER_RETRY: u32 = u32::MAX - 2;
 
-/// Phase of a job, with the time of its planned end.
+/// JobPhase of a job, with the time of its planned end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum JobPhase {
     /// The first read is in flight. It establishes the disk's connections before the measurement.
     #[default]
     Probe,
@@ -41,7 +41,7 @@ pub(super) enum Phase {
 /// Lifecycle state of a job.
 #[derive(Default)]
 pub(super) struct Lifecycle {
-    pub(super) phase: Phase,
+    pub(super) phase: JobPhase,
     /// Whether completions are counted.
     pub(super) counts: bool,
     /// Time of the last completion, or of the start of the wait.
@@ -59,13 +59,13 @@ pub(super) struct Lifecycle {
 impl Worker {
     /// Starts the load: all jobs are ready.
     pub(super) fn begin(&mut self, shard: &mut Shard) {
-        if self.lifecycle.phase != Phase::Ready {
+        if self.lifecycle.phase != JobPhase::Ready {
             return;
         }
         (self.started, self.started_bytes) = (0, 0);
         self.lifecycle.counts = true;
         self.arrivals.begin(self.clock.now_ns());
-        self.lifecycle.phase = Phase::Ramp {
+        self.lifecycle.phase = JobPhase::Ramp {
             until_ns: self.clock.now_ns() + nanos(self.setup.job.ramp),
         };
         self.wake_at_phase_end(shard);
@@ -75,8 +75,8 @@ impl Worker {
     /// Stops the job on the user's request.
     pub(super) fn stop(&mut self, shard: &mut Shard) {
         match self.lifecycle.phase {
-            Phase::Ended => {}
-            Phase::Ready => self.end(shard),
+            JobPhase::Ended => {}
+            JobPhase::Ready => self.end(shard),
             _ => {
                 self.lifecycle.stopped = true;
                 self.end_early(shard, "stopped before its time".into());
@@ -88,7 +88,7 @@ impl Worker {
 
     /// Ends the measurement early as if its time were over: the rates are steady.
     pub(super) fn end_steady(&mut self, shard: &mut Shard) {
-        if matches!(self.lifecycle.phase, Phase::Measure { .. }) {
+        if matches!(self.lifecycle.phase, JobPhase::Measure { .. }) {
             self.drain(shard);
         }
         self.pump(shard);
@@ -98,12 +98,12 @@ impl Worker {
     #[inline]
     pub(super) fn advance(&mut self, shard: &mut Shard) {
         match self.lifecycle.phase {
-            Phase::Ramp { until_ns } if self.clock.now_ns() >= until_ns => {
+            JobPhase::Ramp { until_ns } if self.clock.now_ns() >= until_ns => {
                 self.begin_measuring(shard)
             }
-            Phase::Measure { until_ns } if self.clock.now_ns() >= until_ns => self.drain(shard),
-            Phase::Measure { .. } if self.limit_reached() => self.drain(shard),
-            Phase::Drain | Phase::ReadBack { .. } if self.is_stalled() => self.abandon(shard),
+            JobPhase::Measure { until_ns } if self.clock.now_ns() >= until_ns => self.drain(shard),
+            JobPhase::Measure { .. } if self.limit_reached() => self.drain(shard),
+            JobPhase::Drain | JobPhase::ReadBack { .. } if self.is_stalled() => self.abandon(shard),
             _ => {}
         }
     }
@@ -139,7 +139,7 @@ impl Worker {
         (self.started, self.started_bytes) = (0, 0);
         self.lifecycle.measured_from_ns = Some(self.clock.now_ns());
         self.lifecycle.cpu_from = topology::thread_cpu_time();
-        self.lifecycle.phase = Phase::Measure {
+        self.lifecycle.phase = JobPhase::Measure {
             until_ns: self.clock.now_ns() + nanos(self.setup.job.runtime),
         };
         self.wake_at_phase_end(shard);
@@ -165,8 +165,8 @@ impl Worker {
         if self.lifecycle.cut_short {
             self.discard_pending_copies();
         }
-        if !matches!(self.lifecycle.phase, Phase::Drain | Phase::Ended) {
-            self.lifecycle.phase = Phase::Drain;
+        if !matches!(self.lifecycle.phase, JobPhase::Drain | JobPhase::Ended) {
+            self.lifecycle.phase = JobPhase::Drain;
             self.lifecycle.last_ending_ns = self.clock.now_ns();
             self.wake_at_phase_end(shard);
         }
@@ -182,12 +182,12 @@ impl Worker {
 
     fn all_answered(&mut self, shard: &mut Shard) {
         match self.lifecycle.phase {
-            Phase::Probe if self.started > 0 => {
-                self.lifecycle.phase = Phase::Ready;
+            JobPhase::Probe if self.started > 0 => {
+                self.lifecycle.phase = JobPhase::Ready;
                 self.send(Event::Ready(self.setup.worker, self.id));
             }
-            Phase::Drain => self.drained(shard),
-            Phase::ReadBack { next } if next >= self.setup.region.units => self.end(shard),
+            JobPhase::Drain => self.drained(shard),
+            JobPhase::ReadBack { next } if next >= self.setup.region.units => self.end(shard),
             _ => {}
         }
     }
@@ -198,7 +198,7 @@ impl Worker {
         if self.lifecycle.cut_short || self.verifier.is_none() {
             return self.end(shard);
         }
-        self.lifecycle.phase = Phase::ReadBack { next: 0 };
+        self.lifecycle.phase = JobPhase::ReadBack { next: 0 };
         self.wake_at_phase_end(shard);
         shard.flush_later(self.id);
     }
@@ -227,7 +227,7 @@ impl Worker {
     }
 
     fn end(&mut self, shard: &mut Shard) {
-        self.lifecycle.phase = Phase::Ended;
+        self.lifecycle.phase = JobPhase::Ended;
         self.parked = None;
         // Close the channel while its shard still runs.
         (self.channel, self.copy) = (None, None);
@@ -283,11 +283,11 @@ impl Worker {
     /// Sets the timer for the planned end of the phase.
     fn wake_at_phase_end(&self, shard: &mut Shard) {
         let until_ns = match self.lifecycle.phase {
-            Phase::Ramp { until_ns } | Phase::Measure { until_ns } => until_ns,
-            Phase::Drain | Phase::ReadBack { .. } => {
+            JobPhase::Ramp { until_ns } | JobPhase::Measure { until_ns } => until_ns,
+            JobPhase::Drain | JobPhase::ReadBack { .. } => {
                 self.lifecycle.last_ending_ns + nanos(self.silence_limit())
             }
-            Phase::Probe | Phase::Ready | Phase::Ended => return,
+            JobPhase::Probe | JobPhase::Ready | JobPhase::Ended => return,
         };
         self.wake(shard, TIMER_PHASE, until_ns);
     }
@@ -315,8 +315,10 @@ impl Worker {
             TIMER_ARRIVAL => self.lifecycle.arrival_timer = false,
             TIMER_RETRY => self.lifecycle.retry_timer = false,
             // Every completion postpones the end of a stall, so the timer is set again.
-            _ if matches!(self.lifecycle.phase, Phase::Drain | Phase::ReadBack { .. })
-                && !self.is_stalled() =>
+            _ if matches!(
+                self.lifecycle.phase,
+                JobPhase::Drain | JobPhase::ReadBack { .. }
+            ) && !self.is_stalled() =>
             {
                 self.wake_at_phase_end(shard);
             }

@@ -44,20 +44,14 @@ impl ExportNames {
 /// The first address with a fixed port. If the system chooses all ports, a random text makes the
 /// names new at every start.
 fn first_address(listen: &[Listen]) -> String {
-    match listen
-        .iter()
-        .find(|listen| listen.portal.address.port() != 0)
-    {
-        Some(Listen {
-            protocol: Protocol::NvmeTcp,
-            portal,
-        }) => format!("nvme+tcp://{}", portal.address),
-        Some(Listen {
-            protocol: Protocol::Iscsi,
-            portal,
-        }) => format!("iscsi://{}", portal.address),
-        None => machine::random(),
-    }
+    let mut fixed = listen.iter().filter(|it| it.portal.address.port() != 0);
+    fixed.next().map_or_else(machine::random, |listen| {
+        let scheme = match listen.protocol {
+            Protocol::NvmeTcp => "nvme+tcp",
+            Protocol::Iscsi => "iscsi",
+        };
+        format!("{scheme}://{}", listen.portal.address)
+    })
 }
 
 /// Derives 10 letters and digits (50 bits) from a seed: short enough to type.

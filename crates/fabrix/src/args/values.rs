@@ -49,10 +49,7 @@ pub(super) fn parse_iqn(text: &str) -> Result<String, String> {
 
 /// Parses the interval of `top`: 10 ms at least, because reading all counters takes time.
 pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
-    match parse_time(text)? {
-        time if time < Duration::from_millis(10) => Err("it is 10ms at least".to_owned()),
-        time => Ok(time),
-    }
+    at_least(text, 10)
 }
 
 /// Parses a UUID with or without hyphens. Refuses the UUID of zeroes.
@@ -83,8 +80,14 @@ pub(super) fn parse_limit(text: &str) -> Result<Limit, String> {
 /// Parses the pause between two attempts to connect: 1 ms at least, because a host without a pause
 /// would connect in an endless fast loop.
 pub(super) fn parse_pause(text: &str) -> Result<Duration, String> {
+    at_least(text, 1)
+}
+
+fn at_least(text: &str, least_ms: u64) -> Result<Duration, String> {
     match parse_time(text)? {
-        time if time < Duration::from_millis(1) => Err("it is 1ms at least".to_owned()),
+        time if time < Duration::from_millis(least_ms) => {
+            Err(format!("it is {least_ms}ms at least"))
+        }
         time => Ok(time),
     }
 }

@@ -26,15 +26,17 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|target| session.open(&flags.uri(target)));
     let disks = opened.collect::<Result<Vec<Disk>, _>>()?;
-    if flags.percent_write > 0 {
+    if flags.job.rwmixread < 100 {
         session.guard(&disks)?;
     }
     if let Some(every) = flags.interval {
         session.config.progress_every = every;
     }
-    session.plan(1, flags.duration + flags.warm_up);
-    let job = flags.job();
-    let parts: Vec<Step<'_>> = disks.iter().map(|disk| Step::new(disk, &job)).collect();
+    session.plan(1, flags.job.runtime + flags.job.ramp);
+    let parts: Vec<Step<'_>> = disks
+        .iter()
+        .map(|disk| Step::new(disk, &flags.job))
+        .collect();
     let Some(runs) = session.together(&parts, 1) else {
         return session.nothing();
     };

@@ -100,7 +100,7 @@ pub(crate) fn parse(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<Vec<Listed>>, String> {
-    let mut global = Builder::default();
+    let mut global = Builder::new();
     let mut stages: Vec<Vec<Listed>> = Vec::new();
     let mut open: Option<(String, Builder)> = None;
     let mut in_global = false;

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
 
 /// The disk for the split of the latency: the given one, or our own over loopback.
 fn way(session: &Session, uri: &str, layers: &[Disk]) -> Result<Option<Way>, Failure> {
-    if let Some((address, options)) = session.nvme(uri)? {
+    if let Some((address, options)) = session.opener.nvme(uri)? {
         return Ok(Some(Way {
             label: without_secrets(uri),
             address,

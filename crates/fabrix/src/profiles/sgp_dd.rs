@@ -55,7 +55,7 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
 }
 
 /// A parsed command line. At least one end is a disk.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Words {
     from: Option<String>,
     to: Option<String>,
@@ -76,15 +76,10 @@ impl Words {
     /// Errors: a sentence that names the word.
     fn parse(words: &[String]) -> Result<Self, String> {
         let mut found = Self {
-            from: None,
-            to: None,
             block_bytes: 512,
-            count: None,
-            skip: 0,
-            seek: 0,
             blocks_per_transfer: 128,
             threads: 4,
-            timed: false,
+            ..Self::default()
         };
         for word in words {
             let (key, value) = word

@@ -247,19 +247,13 @@ fn matrix(
         let mut bars = Vec::new();
         for disk in disks {
             let run = session.measure_taken(disk, job, count);
-            row.push(Cell::optional(run.as_ref().map(Run::iops), Shown::Grouped));
-            row.push(Cell::optional(
-                run.as_ref().map(|run| run.bw_bytes() / f64::from(1 << 20)),
-                Shown::Fixed(2),
-            ));
-            row.push(Cell::optional(
-                run.as_ref().map(|run| run.mean_us() / 1e3),
-                Shown::Fixed(4),
-            ));
-            bars.push(
-                run.as_ref()
-                    .map(|run| if latency { run.mean_us() } else { run.iops() }),
-            );
+            let figure = |of: fn(&Run) -> f64| run.as_ref().map(of);
+            let mib = figure(|run| run.bw_bytes() / f64::from(1 << 20));
+            let ms = figure(|run| run.mean_us() / 1e3);
+            row.push(Cell::optional(figure(Run::iops), Shown::Grouped));
+            row.push(Cell::optional(mib, Shown::Fixed(2)));
+            row.push(Cell::optional(ms, Shown::Fixed(4)));
+            bars.push(figure(if latency { Run::mean_us } else { Run::iops }));
             report.runs.extend(run);
         }
         if session.is_over() {

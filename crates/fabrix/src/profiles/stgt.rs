@@ -243,14 +243,13 @@ fn sweep(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report)
             .enumerate()
         {
             let run = session.measure_taken(&stage.first, &plan.job(rw, *size, threads), 1);
+            let rate = run.as_ref().map(|run| run.bw_bytes() / 1e6);
             row.push(megabytes(run.as_ref()));
             row.push(cpu(run.as_ref().map(|run| run.results.cpu.job_cores)));
             row.push(cpu(run.as_ref().and_then(|run| run.target_cores)));
-            field.push(run.as_ref().map(|run| run.bw_bytes() / 1e6));
-            lines[index].points.extend(
-                run.as_ref()
-                    .map(|run| (f64::from(*size) / 1024.0, run.bw_bytes() / 1e6)),
-            );
+            field.push(rate);
+            let kib = f64::from(*size) / 1024.0;
+            lines[index].points.extend(rate.map(|rate| (kib, rate)));
             report.runs.extend(run);
         }
         table.push(row);

@@ -111,15 +111,7 @@ fn bars(label: &str, groups: &[(String, Vec<Option<f64>>)]) -> Chart {
     let greatest = values.fold(0.0, f64::max);
     let line = |(index, value): (usize, &Option<f64>)| {
         let value = (*value)?;
-        let bar = Mark::Bar {
-            class: class(index),
-            from: 0.0,
-            to: value,
-        };
-        Some(Line {
-            marks: vec![bar],
-            label: label_of(value),
-        })
+        Some(Line::bar(class(index), value, label_of(value)))
     };
     let group = |(name, values): &(String, Vec<Option<f64>>)| Group {
         name: name.clone(),

@@ -63,14 +63,7 @@ fn pairs(label: &str, rows: &[&Row], value: fn(&Cell) -> f64, text: fn(f64) -> S
         .flat_map(|row| [value(&row.local), value(&row.remote)])
         .fold(0.0, f64::max);
     chart(label, Scale::linear(greatest, ""), rows, |class, cell| {
-        Line {
-            marks: vec![Mark::Bar {
-                class,
-                from: 0.0,
-                to: value(cell),
-            }],
-            label: text(value(cell)),
-        }
+        Line::bar(class, value(cell), text(value(cell)))
     })
 }
 
@@ -98,14 +91,7 @@ pub(super) fn ratio(matrix: &Matrix) -> String {
     let greatest = matrix.rows.iter().map(of).fold(100.0, f64::max);
     let group = |row: &Row| Group {
         name: row.name.clone(),
-        lines: vec![Line {
-            marks: vec![Mark::Bar {
-                class: "remote",
-                from: 0.0,
-                to: of(row),
-            }],
-            label: percent(row.ratio()),
-        }],
+        lines: vec![Line::bar("remote", of(row), percent(row.ratio()))],
     };
     let groups = matrix.rows.iter().map(group).collect();
     let label = "Remote requests per second in percent of local ones".into();

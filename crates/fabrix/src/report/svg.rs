@@ -40,6 +40,15 @@ pub(super) struct Line {
     pub(super) label: String,
 }
 
+impl Line {
+    /// A line with one bar from zero.
+    pub(super) fn bar(class: &'static str, to: f64, label: String) -> Self {
+        let from = 0.0;
+        let marks = vec![Mark::Bar { class, from, to }];
+        Self { marks, label }
+    }
+}
+
 /// A mark on a line, in values of the scale.
 pub(super) enum Mark {
     /// A bar from one value to another.

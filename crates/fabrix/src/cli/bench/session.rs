@@ -37,7 +37,7 @@ use additional::is_long_enough;
 /// The measurements of one command.
 pub(crate) struct Session {
     pub(crate) args: CommonArgs,
-    opener: Opener,
+    pub(crate) opener: Opener,
     pub(crate) config: Config,
     pub(crate) stop: Arc<AtomicBool>,
     bar: Bar,
@@ -87,14 +87,6 @@ impl Session {
     /// reached in another way.
     fn open_alone(&self, uri: &str) -> Result<Disk, Failure> {
         open(&self.opener.apart(), uri)
-    }
-
-    /// Address and connection options of an NVMe/TCP disk. None for other disks.
-    pub(crate) fn nvme(
-        &self,
-        uri: &str,
-    ) -> Result<Option<(fabrix_host::Address, fabrix_host::Options)>, Failure> {
-        self.opener.nvme(uri)
     }
 
     /// The same disk accessed over loopback through a target in this process.

@@ -16,13 +16,8 @@ use crate::report::sheet::Run;
 pub(super) struct Warnings {
     begun: Reading,
     spin: SpinPolicy,
-    found: Vec<Warning>,
-}
-
-/// A reason and its sentence.
-struct Warning {
-    reason: Reason,
-    sentence: String,
+    /// Reasons with their sentences.
+    found: Vec<(Reason, String)>,
 }
 
 /// A reason, reported only once.
@@ -88,15 +83,14 @@ impl Warnings {
     }
 
     fn add(&mut self, reason: Reason, sentence: impl FnOnce() -> String) {
-        if !self.found.iter().any(|warning| warning.reason == reason) {
-            let sentence = sentence();
-            self.found.push(Warning { reason, sentence });
+        if !self.found.iter().any(|(known, _)| *known == reason) {
+            self.found.push((reason, sentence()));
         }
     }
 
     /// All warnings, including those known only at the end.
     pub(super) fn sentences(&self, runs: &[Run]) -> Vec<String> {
-        let found = self.found.iter().map(|warning| warning.sentence.clone());
+        let found = self.found.iter().map(|(_, sentence)| sentence.clone());
         let spins = self.spin == SpinPolicy::Always && !runs.is_empty();
         found
             .chain(spins.then(|| SPINS.to_owned()))

@@ -10,59 +10,24 @@ use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::{Job, Rw};
 use fabrix_block::spec::parse_size;
 
+use super::output::NAMES;
+
 /// A parsed command line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Flags {
-    pub(super) block_bytes: u32,
-    pub(super) outstanding: u32,
-    pub(super) threads: u32,
+    /// The job for each target.
+    pub(super) job: Job,
+    random: bool,
     /// `-F`: the number of threads is the total for all targets.
     shared_threads: bool,
-    pub(super) duration: Duration,
-    pub(super) warm_up: Duration,
-    pub(super) random: bool,
-    pub(super) percent_write: u32,
     pub(super) latency: bool,
     /// `-D`: interval of the readings for the deviation of IOPS.
     pub(super) interval: Option<Duration>,
     pub(super) xml: bool,
     /// `-c`: size of the file to create, in bytes.
     create_bytes: Option<u64>,
-    /// `-f`: used length of the target, in bytes.
-    region_bytes: Option<u64>,
-    base_bytes: u64,
-    /// `-T`: distance between the start offsets of consecutive threads, in bytes.
-    stride_bytes: u64,
-    rate_iops: Option<u32>,
     rate_bytes_per_ms: Option<u64>,
-    seed: u64,
     pub(super) targets: Vec<String>,
-}
-
-impl Default for Flags {
-    fn default() -> Self {
-        Self {
-            block_bytes: 64 << 10,
-            outstanding: 2,
-            threads: 1,
-            shared_threads: false,
-            duration: Duration::from_secs(10),
-            warm_up: Duration::from_secs(5),
-            random: false,
-            percent_write: 0,
-            latency: false,
-            interval: None,
-            xml: false,
-            create_bytes: None,
-            region_bytes: None,
-            base_bytes: 0,
-            stride_bytes: 0,
-            rate_iops: None,
-            rate_bytes_per_ms: None,
-            seed: 1,
-            targets: Vec::new(),
-        }
-    }
 }
 
 impl Flags {
@@ -70,7 +35,18 @@ impl Flags {
     ///
     /// Errors: a sentence that names the flag.
     pub(super) fn parse(words: &[String]) -> Result<Self, String> {
-        let mut flags = Self::default();
+        let mut flags = Self {
+            job: Job {
+                name: "diskspd".into(),
+                block_bytes: 64 << 10,
+                iodepth: 2,
+                ramp: Duration::from_secs(5),
+                rwmixread: 100,
+                percentiles: NAMES.map(|(_, percent)| percent).into(),
+                ..Job::default()
+            },
+            ..Self::default()
+        };
         for word in words {
             // A target may be a path with `/`, so only a dash starts a flag.
             match word.strip_prefix('-') {
@@ -86,54 +62,58 @@ impl Flags {
         if flags.shared_threads && flags.targets.len() > 1 {
             return Err("-F: threads that share several targets are not supported; use -t".into());
         }
-        if flags.duration.is_zero() {
+        let job = &mut flags.job;
+        if job.runtime.is_zero() {
             return Err("-d0: measures nothing; say how many seconds".into());
+        }
+        job.rw = Rw::new(flags.random, job.rwmixread);
+        if let (None, Some(bytes_per_ms)) = (job.rate, flags.rate_bytes_per_ms) {
+            let iops = bytes_per_ms.saturating_mul(1000) / u64::from(job.block_bytes);
+            job.rate = Some(fixed(u32::try_from(iops.max(1)).unwrap_or(u32::MAX)));
         }
         Ok(flags)
     }
 
     fn set(&mut self, flag: &str) -> Result<(), String> {
+        let job = &mut self.job;
         let mut letters = flag.chars();
         let letter = letters.next().ok_or("a flag has a letter")?;
         let value = letters.as_str();
         match letter {
             'b' => {
-                self.block_bytes = u32::try_from(size(value)?)
+                job.block_bytes = u32::try_from(size(value)?)
                     .ok()
                     .filter(|bytes| *bytes > 0)
                     .ok_or("is no size of a request")?
             }
-            'o' => self.outstanding = count(value)?,
-            't' => self.threads = count(value)?,
+            'o' => job.iodepth = count(value)?,
+            't' => job.numjobs = count(value)?,
             'F' => {
-                self.threads = count(value)?;
+                job.numjobs = count(value)?;
                 self.shared_threads = true;
             }
-            'd' => self.duration = seconds("-d", value)?,
-            'W' => self.warm_up = seconds("-W", value)?,
+            'd' => job.runtime = seconds("-d", value)?,
+            'W' => job.ramp = seconds("-W", value)?,
             'C' => drop(seconds("-C", value)?),
             'r' if value.starts_with(['s', 'd']) => {
                 return Err("distributions are not supported".into());
             }
             'r' => {
                 self.random = true;
-                if !value.is_empty() && size(value)? != u64::from(self.block_bytes) {
+                if !value.is_empty() && size(value)? != u64::from(job.block_bytes) {
                     return Err("random I/O is aligned to its size; leave the alignment out, or say it after -b".into());
                 }
             }
-            's' if value == "i" && self.threads > 1 => {
+            's' if value == "i" && job.numjobs > 1 => {
                 return Err("threads that share one position are not supported; use -t1".into());
             }
             's' if value.is_empty() || value == "i" => self.random = false,
             's' => return Err("a stride is not supported; sequential I/O follows on".into()),
             // In DiskSpd -w and -w0 mean the same.
-            'w' if value.is_empty() => self.percent_write = 0,
+            'w' if value.is_empty() => job.rwmixread = 100,
             'w' => {
-                self.percent_write = value
-                    .parse()
-                    .ok()
-                    .filter(|percent| *percent <= 100)
-                    .ok_or("is not a percentage")?
+                let percent = value.parse().ok().filter(|percent: &u32| *percent <= 100);
+                job.rwmixread = 100 - percent.ok_or("is not a percentage")?;
             }
             'L' => self.latency = true,
             'D' if value.is_empty() => self.interval = Some(Duration::from_secs(1)),
@@ -141,15 +121,15 @@ impl Flags {
             'R' => self.xml = result_format(value)?,
             'c' => self.create_bytes = Some(size(value)?),
             'f' if matches!(value, "r" | "s" | "rs" | "sr") => {}
-            'f' => self.region_bytes = Some(size(value)?),
-            'B' => self.base_bytes = size(value)?,
-            'T' => self.stride_bytes = size(value)?,
+            'f' => job.size = Some(size(value)?),
+            'B' => job.offset = size(value)?,
+            'T' => job.offset_increment = size(value)?,
             'g' => match value.strip_suffix('i') {
-                Some(iops) => self.rate_iops = Some(count(iops)?),
+                Some(iops) => job.rate = Some(fixed(count(iops)?)),
                 None => self.rate_bytes_per_ms = Some(number(value)?),
             },
             'z' if value.is_empty() => {}
-            'z' => self.seed = number(value)?,
+            'z' => job.seed = number(value)?,
             'S' if value.contains('m') => {
                 return Err("memory mapping is not supported".into());
             }
@@ -178,47 +158,11 @@ impl Flags {
             _ => target.to_owned(),
         }
     }
+}
 
-    /// The job for each target.
-    pub(super) fn job(&self) -> Job {
-        let rw = match (self.random, self.percent_write) {
-            (true, 0) => Rw::RandRead,
-            (true, 100) => Rw::RandWrite,
-            (true, _) => Rw::RandMixed,
-            (false, 0) => Rw::Read,
-            (false, 100) => Rw::Write,
-            (false, _) => Rw::Mixed,
-        };
-        let from_bytes = self
-            .rate_bytes_per_ms
-            .map(|bytes| bytes.saturating_mul(1000) / u64::from(self.block_bytes));
-        let iops = self
-            .rate_iops
-            .or_else(|| from_bytes.map(|iops| u32::try_from(iops.max(1)).unwrap_or(u32::MAX)));
-        Job {
-            name: "diskspd".into(),
-            rw,
-            block_bytes: self.block_bytes,
-            iodepth: self.outstanding,
-            numjobs: self.threads,
-            runtime: self.duration,
-            ramp: self.warm_up,
-            rwmixread: 100 - self.percent_write,
-            offset: self.base_bytes,
-            offset_increment: self.stride_bytes,
-            size: self.region_bytes,
-            seed: self.seed,
-            rate: iops.map(|iops| Rate {
-                iops,
-                pacing: Pacing::Fixed,
-            }),
-            percentiles: vec![
-                25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999,
-                99.999999, 99.9999999,
-            ],
-            ..Job::default()
-        }
-    }
+fn fixed(iops: u32) -> Rate {
+    let pacing = Pacing::Fixed;
+    Rate { iops, pacing }
 }
 
 fn result_format(value: &str) -> Result<bool, String> {
@@ -268,7 +212,7 @@ mod tests {
     fn a_line_of_the_published_script_is_understood() {
         let flags =
             parse("-c2048G -b128K -d10 -o56 -t1 -W -h -w null:1T").expect("it is DiskSpd's");
-        let job = flags.job();
+        let job = &flags.job;
         assert_eq!(
             (job.block_bytes, job.iodepth, job.numjobs, job.rw),
             (128 << 10, 56, 1, Rw::Read)
@@ -281,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_diskspds() {
-        let job = parse("ram:64M").expect("a target is enough").job();
+        let job = parse("ram:64M").expect("a target is enough").job;
         assert_eq!(
             (job.block_bytes, job.iodepth, job.rw),
             (65_536, 2, Rw::Read)
@@ -298,7 +242,7 @@ mod tests {
             "-b8K -o4 -t2 -r -w30 -d1 -W0 -L -D500 -Rxml -Suw -Z1M -z7 -g100i ram:64M ram:32M",
         )
         .expect("all of it");
-        let job = flags.job();
+        let job = &flags.job;
         assert_eq!(
             (job.rw, job.rwmixread, job.numjobs, job.seed),
             (Rw::RandMixed, 70, 2, 7)
@@ -309,7 +253,7 @@ mod tests {
         assert_eq!(
             parse("-b4K -g40960 null:1G")
                 .expect("bytes per ms")
-                .job()
+                .job
                 .rate
                 .map(|rate| rate.iops),
             Some(10_000)

@@ -80,18 +80,18 @@ fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
     *text += &format!(
         "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: \
              {}s\n\tcool down time: 0s\n",
-        flags.duration.as_secs(),
-        flags.warm_up.as_secs()
+        flags.job.runtime.as_secs(),
+        flags.job.ramp.as_secs()
     );
     if flags.latency {
         text.push_str("\tmeasuring latency\n");
     }
-    let way = if flags.random {
+    let way = if flags.job.rw.is_random() {
         "using random I/O"
     } else {
         "using sequential I/O"
     };
-    let mix = match flags.percent_write {
+    let mix = match 100 - flags.job.rwmixread {
         0 => "performing read test".to_owned(),
         100 => "performing write test".to_owned(),
         percent => format!(
@@ -103,7 +103,7 @@ fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
         *text += &format!(
             "\tpath: '{}'\n\t\tsoftware cache disabled\n\t\t{mix}\n\t\tblock size: {}\n\t\t{way}\n\
              \t\tnumber of outstanding I/O operations per thread: {}\n\t\tthreads per file: {}\n",
-            run.disk, flags.block_bytes, flags.outstanding, flags.threads
+            run.disk, flags.job.block_bytes, flags.job.iodepth, flags.job.numjobs
         );
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Source: the output of `-Rxml` as described in DiskSpd's documentation.
 
+use std::fmt::Display;
+
 use fabrix_bench::latency::Latency;
 
 use super::flags::Flags;
@@ -16,14 +18,8 @@ pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
     let cores = cpu.cores.max(1) as f64;
     xml.within("Results", |xml| {
         xml.within("System", |xml| {
-            xml.element(
-                "ComputerName",
-                &escape(
-                    std::fs::read_to_string("/proc/sys/kernel/hostname")
-                        .unwrap_or_default()
-                        .trim(),
-                ),
-            );
+            let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            xml.element("ComputerName", escape(name.trim()));
             xml.within("Tool", |xml| {
                 xml.element("Version", env!("CARGO_PKG_VERSION"))
             });
@@ -35,24 +31,20 @@ pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
                 .map(|run| run.results.aggregate.total.runtime_ns)
                 .max()
                 .unwrap_or(0);
-            xml.element("TestTimeSeconds", &format!("{:.2}", longest as f64 / 1e9));
+            xml.element("TestTimeSeconds", format!("{:.2}", longest as f64 / 1e9));
             xml.element(
                 "ThreadCount",
-                &runs
-                    .iter()
-                    .map(|run| run.results.jobs.len())
-                    .sum::<usize>()
-                    .to_string(),
+                runs.iter().map(|run| run.results.jobs.len()).sum::<usize>(),
             );
-            xml.element("ProcCount", &cpu.cores.to_string());
+            xml.element("ProcCount", cpu.cores);
             xml.within("CpuUtilization", |xml| {
                 xml.within("Average", |xml| {
                     let percent =
                         |part: f64| format!("{:.2}", (part / cores * 100.0).clamp(0.0, 100.0));
-                    xml.element("UsagePercent", &percent(cpu.machine_cores));
-                    xml.element("UserPercent", &percent(cpu.user_cores));
-                    xml.element("KernelPercent", &percent(cpu.system_cores));
-                    xml.element("IdlePercent", &percent(cores - cpu.machine_cores));
+                    xml.element("UsagePercent", percent(cpu.machine_cores));
+                    xml.element("UserPercent", percent(cpu.user_cores));
+                    xml.element("KernelPercent", percent(cpu.system_cores));
+                    xml.element("IdlePercent", percent(cores - cpu.machine_cores));
                 });
             });
             if flags.latency {
@@ -66,28 +58,30 @@ pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
 }
 
 fn profile(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
+    let job = &flags.job;
     xml.within("Profile", |xml| {
         xml.within("TimeSpans", |xml| {
             xml.within("TimeSpan", |xml| {
-                xml.element("Duration", &flags.duration.as_secs().to_string());
-                xml.element("Warmup", &flags.warm_up.as_secs().to_string());
+                xml.element("Duration", job.runtime.as_secs());
+                xml.element("Warmup", job.ramp.as_secs());
                 xml.element("Cooldown", "0");
-                xml.element(
-                    "MeasureLatency",
-                    if flags.latency { "true" } else { "false" },
-                );
+                xml.element("MeasureLatency", flags.latency);
                 xml.within("Targets", |xml| {
                     for run in runs {
                         xml.within("Target", |xml| {
-                            xml.element("Path", &escape(&run.disk));
-                            xml.element("BlockSize", &flags.block_bytes.to_string());
+                            xml.element("Path", escape(&run.disk));
+                            xml.element("BlockSize", job.block_bytes);
                             xml.element(
-                                if flags.random { "Random" } else { "StrideSize" },
-                                &flags.block_bytes.to_string(),
+                                if job.rw.is_random() {
+                                    "Random"
+                                } else {
+                                    "StrideSize"
+                                },
+                                job.block_bytes,
                             );
-                            xml.element("RequestCount", &flags.outstanding.to_string());
-                            xml.element("WriteRatio", &flags.percent_write.to_string());
-                            xml.element("ThreadsPerFile", &flags.threads.to_string());
+                            xml.element("RequestCount", job.iodepth);
+                            xml.element("WriteRatio", 100 - job.rwmixread);
+                            xml.element("ThreadsPerFile", job.numjobs);
                         });
                     }
                 });
@@ -106,25 +100,19 @@ fn latency(xml: &mut Xml, run: &Run) {
     xml.within("Latency", |xml| {
         for (name, side) in sides {
             if side.count > 0 {
-                xml.element(
-                    &format!("Average{name}Milliseconds"),
-                    &format!("{:.3}", side.mean_ns / 1e6),
-                );
+                xml.element(&format!("Average{name}Milliseconds"), ms(side.mean_ns));
                 xml.element(
                     &format!("{}LatencyStdev", if name == "Total" { "" } else { name }),
-                    &format!("{:.3}", side.stddev_ns / 1e6),
+                    ms(side.stddev_ns),
                 );
             }
         }
         let mut bucket = |percent: String, of: &dyn Fn(&Latency) -> Option<u64>| {
             xml.within("Bucket", |xml| {
-                xml.element("Percentile", &percent);
+                xml.element("Percentile", percent);
                 for (name, side) in sides {
                     if let Some(ns) = of(side).filter(|_| side.count > 0) {
-                        xml.element(
-                            &format!("{name}Milliseconds"),
-                            &format!("{:.3}", ns as f64 / 1e6),
-                        );
+                        xml.element(&format!("{name}Milliseconds"), ms(ns as f64));
                     }
                 }
             });
@@ -142,7 +130,7 @@ fn latency(xml: &mut Xml, run: &Run) {
 fn iops(xml: &mut Xml, runs: &[Run]) {
     xml.within("Iops", |xml| {
         for run in runs {
-            xml.element("IopsStdDev", &format!("{:.3}", deviation(run)));
+            xml.element("IopsStdDev", format!("{:.3}", deviation(run)));
             for point in &run.results.series {
                 let seconds = point.span.as_secs_f64().max(1e-9);
                 let rate = |side: usize| point.sides[side].ios as f64 / seconds;
@@ -163,28 +151,27 @@ fn threads(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
         .flat_map(|run| run.results.jobs.iter().map(move |job| (run, job)));
     for (index, (run, job)) in jobs.enumerate() {
         xml.within("Thread", |xml| {
-            xml.element("Id", &index.to_string());
+            xml.element("Id", index);
             xml.within("Target", |xml| {
-                xml.element("Path", &escape(&run.disk));
-                xml.element("BytesCount", &job.total.bytes.to_string());
-                xml.element("IOCount", &job.total.ios.to_string());
-                xml.element("ReadBytes", &job.read.bytes.to_string());
-                xml.element("ReadCount", &job.read.ios.to_string());
-                xml.element("WriteBytes", &job.write.bytes.to_string());
-                xml.element("WriteCount", &job.write.ios.to_string());
+                xml.element("Path", escape(&run.disk));
+                xml.element("BytesCount", job.total.bytes);
+                xml.element("IOCount", job.total.ios);
+                xml.element("ReadBytes", job.read.bytes);
+                xml.element("ReadCount", job.read.ios);
+                xml.element("WriteBytes", job.write.bytes);
+                xml.element("WriteCount", job.write.ios);
                 if flags.latency {
-                    xml.element(
-                        "AverageLatencyMilliseconds",
-                        &format!("{:.3}", job.total.latency.mean_ns / 1e6),
-                    );
-                    xml.element(
-                        "LatencyStdev",
-                        &format!("{:.3}", job.total.latency.stddev_ns / 1e6),
-                    );
+                    xml.element("AverageLatencyMilliseconds", ms(job.total.latency.mean_ns));
+                    xml.element("LatencyStdev", ms(job.total.latency.stddev_ns));
                 }
             });
         });
     }
+}
+
+/// Nanoseconds as milliseconds.
+fn ms(ns: f64) -> String {
+    format!("{:.3}", ns / 1e6)
 }
 
 /// A growing document. Callers escape the contents of elements.
@@ -194,7 +181,7 @@ struct Xml {
 }
 
 impl Xml {
-    fn element(&mut self, name: &str, value: &str) {
+    fn element(&mut self, name: &str, value: impl Display) {
         self.text += &format!("<{name}>{value}</{name}>\n");
     }
 

@@ -12,7 +12,7 @@ use super::{Listed, Logs, usual};
 use crate::cli::bench::args::parse_percentiles;
 
 /// A section under construction. Values that depend on each other are kept until its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Builder {
     job: Job,
     name: Option<String>,
@@ -33,30 +33,18 @@ pub(super) struct Builder {
     steady_ramp: Duration,
 }
 
-impl Default for Builder {
-    fn default() -> Self {
+impl Builder {
+    /// A section without keys: fio's defaults.
+    pub(super) fn new() -> Self {
         Self {
             job: usual(),
-            name: None,
-            filename: None,
-            size_percent: None,
-            offset_percent: None,
-            io_size: None,
-            logs: Logs::default(),
             kilo: 1024,
-            waits: false,
-            time_based: false,
             loops: 1,
-            rate_iops: None,
-            poisson: false,
-            steady: None,
             steady_window: Duration::from_secs(1),
-            steady_ramp: Duration::ZERO,
+            ..Self::default()
         }
     }
-}
 
-impl Builder {
     /// Applies one key.
     ///
     /// Errors: a sentence that names the key.

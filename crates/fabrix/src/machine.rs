@@ -2,8 +2,9 @@
 //! It is unique to the machine and the same after every start. Only hashes of it leave this
 //! process.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -39,10 +40,17 @@ pub(crate) fn random() -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-fn read(path: impl AsRef<Path>) -> Option<String> {
+/// Text of a small file without spaces around it. None: the file is empty or cannot be read.
+pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// Creates a folder and those above it, for this user alone.
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+    let mut folders = DirBuilder::new();
+    folders.recursive(true).mode(0o700).create(folder)
 }
 
 /// The content of /etc/machine-id. An image that was never started contains the word

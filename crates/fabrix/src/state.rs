@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 use std::env;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,6 +20,7 @@ use fabrix_target::{Receipt, ReservationStore};
 use crate::failure::Failure;
 use crate::locks::lock;
 use crate::log;
+use crate::machine::make_private;
 
 /// The state directory and its writing thread.
 pub(crate) struct State {
@@ -141,9 +142,8 @@ pub(crate) fn usual_folder() -> Option<PathBuf> {
 /// A sentence that names the folder.
 fn make_writable(folder: &Path) -> Result<(), String> {
     let trial = folder.join(format!(".{}", std::process::id()));
-    let mut folders = DirBuilder::new();
-    let made = folders.recursive(true).mode(0o700).create(folder);
-    made.and_then(|()| File::create(&trial).map(drop))
+    make_private(folder)
+        .and_then(|()| File::create(&trial).map(drop))
         .and_then(|()| fs::remove_file(&trial))
         .map_err(|error| {
             let folder = folder.display();

@@ -159,7 +159,8 @@ pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
     poll(socket, libc::POLLRDHUP, 0).map(|events| events != 0)
 }
 
-/// Waits for one of `events`, at most for `timeout_ms`. -1: without limit. Result: the events found.
+/// Waits for one of `events`, at most for `timeout_ms`. -1: without limit. Result: the events that
+/// were found.
 fn poll(
     socket: BorrowedFd<'_>,
     events: libc::c_short,

@@ -29,12 +29,17 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 impl Client {
-    pub(crate) fn new(path: PathBuf, server: &'static str) -> Self {
+    fn new(path: PathBuf, server: &'static str) -> Self {
         Self {
             path,
             server,
             timeout: CHANGE_TIMEOUT,
         }
+    }
+
+    /// Client of the process of an attachment.
+    pub(crate) fn of_attachment(socket: PathBuf) -> Self {
+        Self::new(socket, "the process of this attachment")
     }
 
     /// Client of a running `serve`. `api` is its `--api`.

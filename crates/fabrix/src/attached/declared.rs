@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
@@ -19,6 +19,7 @@ use toml::{Table, Value};
 
 use crate::args::{Arguments, parse_name, with_program};
 use crate::failure::Failure;
+use crate::machine::make_private;
 
 /// The folder of declared disks.
 pub(crate) struct Declared {
@@ -95,8 +96,7 @@ impl Declared {
         let text = toml::to_string(&table(words)?).map_err(Failure::io)?;
         let fresh = self.folder.join(format!("{name}.new"));
         let store = || -> io::Result<()> {
-            let mut folder = fs::DirBuilder::new();
-            folder.mode(0o700).recursive(true).create(&self.folder)?;
+            make_private(&self.folder)?;
             let _left_by_a_crash = fs::remove_file(&fresh);
             let mut file = OpenOptions::new();
             let mut file = file.write(true).create_new(true).mode(0o600).open(&fresh)?;

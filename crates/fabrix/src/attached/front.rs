@@ -23,9 +23,8 @@ use sys_devices::nbd_device::NbdDevice;
 
 use super::in_use::{in_use, not_ended};
 use super::kernel_fuse::{begin_file, begin_loop, end_loop};
-use super::records::leftovers::FRONT_END;
 use super::records::{Claim, Record};
-use super::{kernel, kernel_nbd, nbd_port, size};
+use super::{kernel_nbd, nbd_port, size};
 use crate::api::bind;
 use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::Failure;

@@ -19,13 +19,14 @@ use fabrix_rt::process::is_root;
 use serde_json::{Value, json};
 
 use super::in_use::in_use;
-use super::records::leftovers::{CONTROLLERS, text};
+use super::records::leftovers::CONTROLLERS;
 use super::records::{Record, Records};
 use super::size::{self, SECTOR_BYTES};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::disks::{Opener, host_text};
 use crate::failure::{Failure, Kind};
 use crate::host_names::uuid_text;
+use crate::machine::read;
 
 /// The device for connection requests.
 const FABRICS: &str = "/dev/nvme-fabrics";
@@ -219,8 +220,8 @@ fn disk_of(nqn: &str, nsid: u32) -> Option<PathBuf> {
         let folder = disk.path();
         let name = disk.file_name();
         let is_it = name.to_string_lossy().starts_with("nvme")
-            && text(&folder.join("nsid")) == Some(nsid.to_string())
-            && text(&folder.join("device/subsysnqn")).as_deref() == Some(nqn);
+            && read(folder.join("nsid")) == Some(nsid.to_string())
+            && read(folder.join("device/subsysnqn")).as_deref() == Some(nqn);
         // sysfs also lists the single paths of a multipath disk. They have no device node.
         let device = Path::new("/dev").join(name);
         (is_it && device.exists()).then_some(device)
@@ -231,14 +232,14 @@ fn disk_of(nqn: &str, nsid: u32) -> Option<PathBuf> {
 pub(crate) fn state(record: &Record) -> Value {
     let mut all = serde_json::to_value(record).unwrap_or_default();
     let controller = Path::new(CONTROLLERS).join(record.controller.as_deref().unwrap_or_default());
-    let state = text(&controller.join("state")).unwrap_or_default();
+    let state = read(controller.join("state")).unwrap_or_default();
     let word = match state.as_str() {
         "live" => "attached",
         "new" | "connecting" | "resetting" => "reconnecting",
         "" => "dead",
         _ => "lost",
     };
-    let address = text(&controller.join("address")).unwrap_or_default();
+    let address = read(controller.join("address")).unwrap_or_default();
     all["state"] = json!(word);
     all["paths"] = json!([{ "address": address, "state": state }]);
     let Some(name) = record.device.file_name() else {
@@ -248,7 +249,7 @@ pub(crate) fn state(record: &Record) -> Value {
     if let Ok(bytes) = size::of(&record.device) {
         all["size_bytes"] = json!(bytes);
     }
-    let sums = text(&folder.join("stat")).unwrap_or_default();
+    let sums = read(folder.join("stat")).unwrap_or_default();
     let sums: Vec<u64> = sums
         .split_whitespace()
         .map(|sum| sum.parse().unwrap_or(0))

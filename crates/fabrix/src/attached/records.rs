@@ -8,7 +8,7 @@ pub(crate) mod leftovers;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use fabrix_rt::process::is_root;
 use serde::{Deserialize, Serialize};
 
 use super::declared::files;
-use crate::api::Client;
 use crate::args::FrontEnd;
 use crate::clock::since_1970;
 use crate::failure::Failure;
+use crate::machine::make_private;
 use leftovers::{lives, remove_leftovers, waits};
 
 /// Record of an attachment.
@@ -130,11 +130,7 @@ impl Records {
                 ));
             }
         };
-        let made = fs::DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(&folder);
-        made.map_err(Failure::at(&folder))?;
+        make_private(&folder).map_err(Failure::at(&folder))?;
         Ok(Self { folder })
     }
 
@@ -256,10 +252,9 @@ impl Records {
         })
     }
 
-    /// Client of the control socket of an attachment.
-    pub(crate) fn client(&self, record: &Record) -> Client {
-        let socket = self.folder.join(format!("{}.sock", record.name));
-        Client::new(socket, "the process of this attachment")
+    /// Control socket of an attachment.
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.sock"))
     }
 
     /// Mount point of an attachment's file.

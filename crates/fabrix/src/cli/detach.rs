@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::terminal::say;
-use crate::api::attachment;
+use crate::api::{Client, attachment};
 use crate::args::{DetachArgs, ResizeArgs};
 use crate::attached::declared::Declared;
 use crate::attached::kernel;
@@ -52,7 +52,7 @@ pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
     if found.record.controller.is_some() {
         return Err(Failure::usage("the kernel takes over sizes by itself"));
     }
-    let client = records.client(&found.record);
+    let client = Client::of_attachment(records.socket(&found.record.name));
     client.ask("POST", attachment::RESIZE, &json!({}))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -82,7 +82,7 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
         kernel::detach(record, force)?;
         return records.claim(Some(&record.name)).map(drop);
     }
-    let client = records.client(record);
+    let client = Client::of_attachment(records.socket(&record.name));
     let asked = client.ask("DELETE", attachment::ATTACHMENT, &json!({ "force": force }));
     if let Err(failure) = asked
         && records.is_locked(&record.name)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::terminal::{quoted, show};
-use crate::api::attachment;
+use crate::api::{Client, attachment};
 use crate::args::ListArgs;
 use crate::attached::kernel;
 use crate::attached::records::{Found, Records};
@@ -30,7 +30,8 @@ fn state(records: &Records, found: &Found) -> Value {
     if found.alive && found.record.controller.is_some() {
         return kernel::state(&found.record);
     }
-    let client = records.client(&found.record).for_queries();
+    let socket = records.socket(&found.record.name);
+    let client = Client::of_attachment(socket).for_queries();
     let told = match found.alive {
         true => client.ask("GET", attachment::ATTACHMENT, &json!({})).ok(),
         false => None,

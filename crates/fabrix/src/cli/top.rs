@@ -93,7 +93,8 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
         let Some(records) = records.as_ref().filter(|_| found.alive) else {
             continue;
         };
-        let client = records.client(&found.record).for_queries();
+        let socket = records.socket(&found.record.name);
+        let client = Client::of_attachment(socket).for_queries();
         if let Ok(told) = client.ask("GET", attachment::COUNTERS, &json!({})) {
             rows.push(Row {
                 key: format!("{} {}", found.record.name, found.record.pid),

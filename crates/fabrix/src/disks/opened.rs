@@ -105,10 +105,7 @@ pub(super) fn kernel_names(path: &Path) -> Vec<Name> {
 }
 
 fn names_in(folder: &Path) -> Vec<Name> {
-    let read = |file: &str| {
-        let text = fs::read_to_string(folder.join(file)).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    };
+    let read = |file: &str| crate::machine::read(folder.join(file));
     let bytes = |file: &str| {
         let id = crate::args::parse_uuid(&read(file)?).ok()?;
         Some(id.0)

@@ -66,19 +66,19 @@ impl Style {
 
 impl Level {
     fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Info => "info",
-        }
+        self.names().0
     }
 
-    /// The syslog priority. Source: sd-daemon(3), and the levels of syslog(3).
     fn priority(self) -> u8 {
+        self.names().1
+    }
+
+    /// The word, and the syslog priority. Source: sd-daemon(3), and the levels of syslog(3).
+    fn names(self) -> (&'static str, u8) {
         match self {
-            Self::Error => 3,
-            Self::Warning => 4,
-            Self::Info => 6,
+            Self::Error => ("error", 3),
+            Self::Warning => ("warning", 4),
+            Self::Info => ("info", 6),
         }
     }
 }

@@ -253,17 +253,12 @@ fn table(lines: &[Line], args: &CdmArgs) -> Table {
     for line in lines {
         let mut row = vec![Cell::text(line.test.name())];
         for score in line.scores.iter().take(kinds.len()) {
-            let of = |of: fn(&Score) -> f64| score.as_ref().map(of);
-            row.push(Cell::optional(of(|score| score.mb_per_s), Shown::Fixed(2)));
-            row.push(Cell::optional(
-                of(|score| score.median_mb_per_s),
-                Shown::Fixed(2),
-            ));
-            row.push(Cell::optional(of(|score| score.iops), Shown::Grouped));
-            row.push(Cell::optional(
-                of(|score| score.latency_us),
-                Shown::Fixed(2),
-            ));
+            let figure =
+                |of: fn(&Score) -> f64, shown| Cell::optional(score.as_ref().map(of), shown);
+            row.push(figure(|score| score.mb_per_s, Shown::Fixed(2)));
+            row.push(figure(|score| score.median_mb_per_s, Shown::Fixed(2)));
+            row.push(figure(|score| score.iops, Shown::Grouped));
+            row.push(figure(|score| score.latency_us, Shown::Fixed(2)));
         }
         table.push(row);
     }

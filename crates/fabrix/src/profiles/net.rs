@@ -31,25 +31,19 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         return server::run(address, &stop);
     }
     let address = address(args.host.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
-    let length = u32::try_from(args.length)
-        .ok()
-        .filter(|length| (1..=wire::LENGTH_MOST).contains(length));
-    let length = length.ok_or_else(|| {
-        Failure::usage(format!(
-            "--length {}: a send has 1 byte to {}",
-            args.length,
-            wire::LENGTH_MOST
-        ))
+    let most = wire::LENGTH_MOST;
+    let within = |bytes: u64, least: u32| {
+        let bytes = u32::try_from(bytes).ok();
+        bytes.filter(|bytes| (least..=most).contains(bytes))
+    };
+    let length = within(args.length, 1).ok_or_else(|| {
+        let length = args.length;
+        Failure::usage(format!("--length {length}: a send has 1 byte to {most}"))
     })?;
-    let data = u32::try_from(args.bs)
-        .ok()
-        .filter(|data| *data <= wire::LENGTH_MOST);
-    let data = data.ok_or_else(|| {
-        Failure::usage(format!(
-            "--bs {}: a response has at most {} bytes of data",
-            args.bs,
-            wire::LENGTH_MOST
-        ))
+    let data = within(args.bs, 0).ok_or_else(|| {
+        let bs = args.bs;
+        let sentence = format!("--bs {bs}: a response has at most {most} bytes of data");
+        Failure::usage(sentence)
     })?;
     let mut report = Report {
         profile: "net".into(),

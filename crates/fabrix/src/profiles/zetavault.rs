@@ -114,6 +114,8 @@ fn square(
     let name = format!("{kind}-{workers}w");
     let title = format!("Random {kind}, {}", Counted(workers.into(), "worker"));
     let mut table = Table::new(&name, &title, [("", "size")].into_iter().chain(heads));
+    let megabytes = |run: &Run| run.spread(|repeat| repeat.bw_bytes).mean / 1e6;
+    let rate = |run: &Run| run.spread(|repeat| repeat.iops).mean;
     let (mut iops, mut bandwidth) = (Vec::new(), Vec::new());
     for (size, block_bytes) in sizes {
         let job = Job {
@@ -135,14 +137,8 @@ fn square(
                 .collect::<Vec<_>>()
         };
         let mut row = vec![Cell::text(*size)];
-        row.extend(cells(
-            |run| run.spread(|repeat| repeat.bw_bytes).mean / 1e6,
-            Shown::Fixed(1),
-        ));
-        row.extend(cells(
-            |run| run.spread(|repeat| repeat.iops).mean,
-            Shown::Grouped,
-        ));
+        row.extend(cells(megabytes, Shown::Fixed(1)));
+        row.extend(cells(rate, Shown::Grouped));
         row.extend(cells(
             |run| run.spread(|repeat| repeat.mean_us).mean / 1e3,
             Shown::Fixed(3),
@@ -152,8 +148,8 @@ fn square(
             let values = runs.iter().map(|run| run.as_ref().map(of)).collect();
             ((*size).to_owned(), values)
         };
-        iops.push(bars(|run| run.spread(|repeat| repeat.iops).mean));
-        bandwidth.push(bars(|run| run.spread(|repeat| repeat.bw_bytes).mean / 1e6));
+        iops.push(bars(rate));
+        bandwidth.push(bars(megabytes));
         report.runs.extend(runs.into_iter().flatten());
     }
     report.tables.push(table);

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use fabrix_bench::Counted;
 
+use crate::machine::read;
+
 /// Names and values in display order.
 pub(super) fn facts() -> Vec<(String, String)> {
     let mut facts = Vec::new();
@@ -22,15 +24,15 @@ pub(super) fn facts() -> Vec<(String, String)> {
     fact("hypervisor", hypervisor());
     fact(
         "governor",
-        text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     );
     fact("memory", line_after("/proc/meminfo", "MemTotal"));
-    fact("kernel", text_of("/proc/sys/kernel/osrelease"));
+    fact("kernel", read("/proc/sys/kernel/osrelease"));
     fact("mitigations", mitigations());
     fact("network", network());
     fact(
         "load before",
-        text_of("/proc/loadavg").map(|text| text.split(' ').take(3).collect::<Vec<_>>().join(" ")),
+        read("/proc/loadavg").map(|text| text.split(' ').take(3).collect::<Vec<_>>().join(" ")),
     );
     let engine = match fabrix_rt::engine::probe() {
         Ok(_) => "io_uring".to_owned(),
@@ -56,7 +58,7 @@ impl Reading {
         let count = |cpu: &usize| {
             let path =
                 format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count");
-            text_of(&path)
+            read(&path)
                 .and_then(|text| text.parse::<u64>().ok())
                 .unwrap_or(0)
         };
@@ -121,7 +123,7 @@ fn stolen(stat: &str) -> (u64, u64) {
 fn hypervisor() -> Option<String> {
     let flags = line_after("/proc/cpuinfo", "flags")?;
     let guest = flags.split(' ').any(|flag| flag == "hypervisor");
-    let vendor = text_of("/sys/class/dmi/id/sys_vendor");
+    let vendor = read("/sys/class/dmi/id/sys_vendor");
     guest.then(|| vendor.unwrap_or_else(|| "yes: this is a virtual machine".to_owned()))
 }
 
@@ -154,24 +156,18 @@ fn network() -> Option<String> {
 
 fn interface(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().into_owned();
-    let read = |file: &str| text_of(&path.join(file).to_string_lossy());
-    if name == "lo" || read("operstate")? != "up" {
+    let file = |name: &str| read(path.join(name));
+    if name == "lo" || file("operstate")? != "up" {
         return None;
     }
-    let speed = read("speed")
+    let speed = file("speed")
         .and_then(|text| text.parse::<i64>().ok())
         .filter(|speed| *speed > 0);
-    let mtu = read("mtu").unwrap_or_default();
+    let mtu = file("mtu").unwrap_or_default();
     Some(speed.map_or_else(
         || format!("{name} (MTU {mtu})"),
         |speed| format!("{name} ({speed} Mb/s, MTU {mtu})"),
     ))
-}
-
-fn text_of(path: &str) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
 }
 
 /// Text after the colon in the first line that starts with `key`.

@@ -50,18 +50,14 @@ fn header(matrix: &Matrix, context: &Context, title: &str) -> String {
 /// The key figures at the top.
 fn tiles(matrix: &Matrix) -> String {
     let find = |name: &str| matrix.rows.iter().find(|row| row.name == name);
+    let of_local = |row: &Row, local: String| format!("{} of {local} local", percent(row.ratio()));
     let mut tiles = String::new();
     if let Some(row) = find("4k random read") {
-        let local = format!(
-            "{} of {} local",
-            percent(row.ratio()),
-            grouped(row.local.iops)
-        );
         tiles += &tile(
             "4k random read, remote",
             &grouped(row.remote.iops),
             "IOPS",
-            &local,
+            &of_local(row, grouped(row.local.iops)),
         );
         let p99 = format!(
             "p99 {} &#181;s, local mean {} &#181;s",
@@ -76,16 +72,11 @@ fn tiles(matrix: &Matrix) -> String {
         );
     }
     if let Some(row) = find("64k sequential read") {
-        let local = format!(
-            "{} of {} local",
-            percent(row.ratio()),
-            mb_per_s(row.local.bw_bytes)
-        );
         tiles += &tile(
             "64k sequential read, remote",
             &mb_per_s(row.remote.bw_bytes),
             "MB/s",
-            &local,
+            &of_local(row, mb_per_s(row.local.bw_bytes)),
         );
     }
     if let Some(mean) = mean_ratio(&matrix.rows) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::in_place::{is_a_copy, run_on_file};
-use super::now::{Tried, attempt, ended};
+use super::now::{Tried, attempt, count, ended};
 use super::pollers::Pollers;
 use super::warm::{self, Warm};
 use crate::bell::Bell;
@@ -332,8 +332,8 @@ impl<E: Form> UringDriver<E> {
                         room -= 1;
                     }
                     match settle(op, result, accepted) {
-                        Settled::Ended(completion) => endings.push((token, completion)),
-                        Settled::GoOn(op) => self.rest.push((token, op)),
+                        Ok(completion) => endings.push((token, completion)),
+                        Err(op) => self.rest.push((token, op)),
                     }
                 }
                 Reaped::Watched { number, result } => {
@@ -345,43 +345,31 @@ impl<E: Form> UringDriver<E> {
     }
 }
 
-enum Settled {
-    Ended(Completion),
-    GoOn(Op),
-}
-
-/// Whether a completion ends its operation.
-fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Settled {
+/// The end of an operation. Err: the operation continues in the next turn.
+fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Result<Completion, Op> {
     if result == -libc::EINTR {
-        return Settled::GoOn(op); // a signal has interrupted a worker before it did anything
+        return Err(op); // a signal has interrupted a worker before it did anything
     }
     if let Op::Send { gather, .. } = &mut op {
         return match usize::try_from(result) {
             Ok(sent) if sent > 0 => {
                 gather.advance(sent);
-                send_so_far(op)
+                match gather.unsent_bytes() {
+                    0 => Ok(ended(count(gather.total_bytes()), op)),
+                    _ => Err(op),
+                }
             }
             // The kernel sends at least one byte or reports an error.
-            Ok(_) => Settled::Ended(ended(-libc::EIO, op)),
-            Err(_) => Settled::Ended(ended(result, op)),
+            Ok(_) => Ok(ended(-libc::EIO, op)),
+            Err(_) => Ok(ended(result, op)),
         };
     }
     match accepted {
-        Some(socket) => Settled::Ended(Completion {
+        Some(socket) => Ok(Completion {
             result: 0,
             loan: Loan::Socket(socket),
         }),
-        None => Settled::Ended(ended(result, op)),
-    }
-}
-
-fn send_so_far(op: Op) -> Settled {
-    match &op {
-        Op::Send { gather, .. } if gather.unsent_bytes() == 0 => {
-            let total = i32::try_from(gather.total_bytes()).expect("a Gather stays below 2 GiB");
-            Settled::Ended(ended(total, op))
-        }
-        _ => Settled::GoOn(op),
+        None => Ok(ended(result, op)),
     }
 }
 

@@ -12,6 +12,7 @@ use sys_devices::nbd_device::NbdDevice;
 
 use super::Record;
 use crate::attached::kernel_fuse::is_left;
+use crate::machine::read;
 
 /// Whether the record's process has left a device with waiting users.
 pub(crate) fn waits(record: &Record) -> bool {
@@ -24,13 +25,8 @@ pub(crate) fn lives(record: &Record) -> bool {
     let Some(controller) = &record.controller else {
         return false;
     };
-    let nqn = text(&Path::new(CONTROLLERS).join(controller).join("subsysnqn"));
+    let nqn = read(Path::new(CONTROLLERS).join(controller).join("subsysnqn"));
     nqn.is_some() && nqn == record.subsystem
-}
-
-/// Text of a file in sysfs.
-pub(crate) fn text(path: &Path) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 /// Removes the remains of a dead process: a device with waiting users, a loop device without file,

@@ -19,6 +19,9 @@
 
 extern crate alloc;
 
+#[macro_use]
+mod wire;
+
 mod claim;
 pub mod codec;
 pub mod fuse;

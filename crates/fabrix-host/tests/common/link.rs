@@ -262,9 +262,8 @@ impl Link {
         self.stream.read_exact(&mut header[8..])?;
         if usize::from(common.header_bytes) != N {
             self.shared.fault(format!(
-                "{} with HLEN {}",
-                common.pdu_type.name(),
-                common.header_bytes
+                "{:?} with HLEN {}",
+                common.pdu_type, common.header_bytes
             ));
         }
         if self.digests.header {

@@ -5,37 +5,30 @@
 //! Source: include/uapi/linux/fuse.h and Documentation/filesystems/fuse/fuse-io-uring.rst of the
 //! Linux kernel, 6.14.
 
-use core::mem::offset_of;
-
+use zerocopy::FromBytes;
 use zerocopy::native_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::answer::head;
 use super::layout::InHeader;
 use super::{OUT_HEADER_BYTES, Operation, operation};
 
-/// `struct fuse_uring_req_header`. 288 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-struct ExchangeHeader {
-    in_out: [u8; 128],    // what a message begins with, what an answer begins with
-    operation: [u8; 128], // op_in: what follows it, without data
-    sizes: ExchangeSizes, // ring_ent_in_out
-}
-const _: () =
-    assert!(size_of::<ExchangeHeader>() == 288 && offset_of!(ExchangeHeader, sizes) == 256);
+wire! {
+    /// `struct fuse_uring_req_header`. 288 bytes.
+    struct ExchangeHeader: 288 bytes {
+        in_out: [u8; 128],    // what a message begins with, what an answer begins with
+        operation: [u8; 128], // op_in: what follows it, without data
+        sizes @ 256: ExchangeSizes, // ring_ent_in_out
+    }
 
-/// `struct fuse_uring_ent_in_out`. 32 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-struct ExchangeSizes {
-    flags: U64,
-    commit_id: U64, // by what number the kernel wants the answer
-    payload_bytes: U32,
-    padding: U32,
-    reserved: U64,
+    /// `struct fuse_uring_ent_in_out`. 32 bytes.
+    struct ExchangeSizes: 32 bytes {
+        flags: U64,
+        commit_id: U64, // by what number the kernel wants the answer
+        payload_bytes: U32,
+        padding: U32,
+        reserved: U64,
+    }
 }
-const _: () = assert!(size_of::<ExchangeSizes>() == 32);
 
 /// The request in an exchange whose payload has room for so many bytes, and the number for its
 /// answer. None: that is no header.

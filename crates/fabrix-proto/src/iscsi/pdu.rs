@@ -7,37 +7,64 @@
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
-/// Declares the header of one kind of PDU: 48 bytes, big-endian, of which all kinds begin alike.
-/// What follows the opcode is the flags' byte, bytes 2 and 3, and everything behind the lengths;
-/// offsets of some fields are asserted.
+/// Declares the headers of PDUs: 48 bytes each, big-endian.
+///
+/// A header gives the name of its flags byte, then four groups of fields: bytes 2 and 3, bytes 8 to
+/// 15, bytes 20 to 23, and the rest. The macro adds the fields that all headers have, and the
+/// sequence numbers of a `request`, of an `unnumbered` request or of a `response`.
 macro_rules! header {
-    (
-        $(#[$about:meta])*
-        $name:ident {
-            $(#[$flags_about:meta])*
-            $flags:ident,
-            then { $($special:tt)* }
-            then { $($rest:tt)* }
+    (@request $($header:tt)*) => {
+        header! { @fields {
+            /// CmdSN.
+            pub cmd_sn @ 24: U32,
+            /// ExpStatSN: next status that the initiator expects.
+            pub exp_stat_sn: U32,
+        } $($header)* }
+    };
+    (@unnumbered $($header:tt)*) => {
+        header! { @fields {
+            reserved_24 @ 24: [u8; 4],
+            /// ExpStatSN: next status that the initiator expects.
+            pub exp_stat_sn: U32,
+        } $($header)* }
+    };
+    (@response $($header:tt)*) => {
+        header! { @fields {
+            /// StatSN, ExpCmdSN and MaxCmdSN.
+            pub sequence @ 24: Sequence,
+        } $($header)* }
+    };
+    (@fields { $($numbers:tt)* } [$($about:tt)*] $name:ident {
+        $(#[$flags_about:meta])*
+        $flags:ident;
+        $($(#[$about2:meta])* $seen2:vis $field2:ident $(@ $offset2:literal)?: $type2:ty),*;
+        $($(#[$about8:meta])* $seen8:vis $field8:ident $(@ $offset8:literal)?: $type8:ty),*;
+        $($(#[$about20:meta])* $seen20:vis $field20:ident $(@ $offset20:literal)?: $type20:ty),*;
+        $($(#[$rest_about:meta])* $rest_seen:vis $rest:ident $(@ $at:literal)?: $rest_type:ty),*;
+    }) => {
+        wire! {
+            $($about)*
+            pub struct $name: 48 bytes {
+                /// I and the opcode.
+                pub opcode: u8,
+                $(#[$flags_about])*
+                pub $flags: u8,
+                $($(#[$about2])* $seen2 $field2 $(@ $offset2)?: $type2,)*
+                /// TotalAHSLength, in units of 4 bytes.
+                pub ahs_words @ 4: u8,
+                /// DataSegmentLength, in bytes.
+                pub data_bytes: U24,
+                $($(#[$about8])* $seen8 $field8 $(@ $offset8)?: $type8,)*
+                /// Initiator Task Tag (ITT), or `NO_TAG`.
+                pub itt @ 16: U32,
+                $($(#[$about20])* $seen20 $field20 $(@ $offset20)?: $type20,)*
+                $($numbers)*
+                $($(#[$rest_about])* $rest_seen $rest $(@ $at)?: $rest_type,)*
+            }
         }
-        at { $($field:ident == $offset:literal),* }
-    ) => {
-        $(#[$about])*
-        #[repr(C)]
-        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-        pub struct $name {
-            /// I and the opcode.
-            pub opcode: u8,
-            $(#[$flags_about])*
-            pub $flags: u8,
-            $($special)*
-            /// TotalAHSLength, in units of 4 bytes.
-            pub ahs_words: u8,
-            /// DataSegmentLength, in bytes.
-            pub data_bytes: U24,
-            $($rest)*
-        }
-        const _: () = assert!(size_of::<$name>() == BHS_BYTES);
-        $(const _: () = assert!(offset_of!($name, $field) == $offset);)*
+    };
+    ($($(#[$about:meta])* $kind:ident $name:ident { $($fields:tt)* })*) => {
+        $(header! { @$kind [$(#[$about])*] $name { $($fields)* } })*
     };
 }
 
@@ -49,22 +76,17 @@ pub use outcome::*;
 pub use request::*;
 pub use response::*;
 
-use core::mem::{offset_of, size_of};
-
 use zerocopy::byteorder::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Pass;
 use crate::codec::{Reader, Truncated, round_up};
 
-/// The kind of a PDU, without the bit for immediate delivery. Open: a peer may send any value.
-///
-/// Source: RFC 7143, section 11.2.1.2.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-#[repr(transparent)]
-pub struct Opcode(pub u8);
+wire! {
+    /// The kind of a PDU, without the bit for immediate delivery. Open: a peer may send any value.
+    ///
+    /// Source: RFC 7143, section 11.2.1.2.
+    pub struct Opcode(pub u8);
+}
 
 impl Opcode {
     /// NOP-Out: a ping, or the answer to one.
@@ -109,32 +131,6 @@ impl Opcode {
     pub const fn of(first_byte: u8) -> Self {
         Self(first_byte & 0x3F)
     }
-
-    /// The standard's name of the PDU, for messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NOP_OUT => "NOP-Out",
-            Self::SCSI_COMMAND => "SCSI Command",
-            Self::TASK_MANAGEMENT_REQUEST => "Task Management Function Request",
-            Self::LOGIN_REQUEST => "Login Request",
-            Self::TEXT_REQUEST => "Text Request",
-            Self::DATA_OUT => "SCSI Data-Out",
-            Self::LOGOUT_REQUEST => "Logout Request",
-            Self::SNACK_REQUEST => "SNACK Request",
-            Self::NOP_IN => "NOP-In",
-            Self::SCSI_RESPONSE => "SCSI Response",
-            Self::TASK_MANAGEMENT_RESPONSE => "Task Management Function Response",
-            Self::LOGIN_RESPONSE => "Login Response",
-            Self::TEXT_RESPONSE => "Text Response",
-            Self::DATA_IN => "SCSI Data-In",
-            Self::LOGOUT_RESPONSE => "Logout Response",
-            Self::READY_TO_TRANSFER => "R2T",
-            Self::ASYNC_MESSAGE => "Asynchronous Message",
-            Self::REJECT => "Reject",
-            _ => "unknown PDU",
-        }
-    }
 }
 
 /// I: bit of the first byte, "deliver at once": the request does not take a CmdSN.
@@ -154,12 +150,10 @@ pub const PADDING_UNIT: usize = 4;
 /// DataSegmentLength has 24 bits.
 pub const DATA_SEGMENT_MAX: u32 = (1 << 24) - 1;
 
-/// An unsigned number of 24 bits, big-endian.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-#[repr(transparent)]
-pub struct U24([u8; 3]);
+wire! {
+    /// An unsigned number of 24 bits, big-endian.
+    pub struct U24([u8; 3]);
+}
 
 impl U24 {
     /// The number for the wire; what does not fit is our own mistake, and the largest that does is
@@ -178,22 +172,12 @@ impl U24 {
     }
 }
 
-/// A logical unit number as SAM writes it, in 8 bytes; what it addresses is the adapter's business.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct Lun(pub [u8; 8]);
+wire! {
+    /// A logical unit number as SAM writes it, in 8 bytes; what it addresses is the adapter's
+    /// business.
+    #[derive(Default)]
+    pub struct Lun(pub [u8; 8]);
+}
 
 impl Lun {
     /// The logical unit `number` in the peripheral or flat space addressing method; at most 16383.
@@ -205,40 +189,34 @@ impl Lun {
     }
 }
 
-/// What every PDU begins with (BHS), where the kinds do not differ.
-///
-/// 48 bytes, big-endian.
-/// Source: RFC 7143, section 11.2.1.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct BasicHeader {
-    /// I and the opcode.
-    pub opcode: u8,
-    /// F and what the kind adds.
-    pub flags: u8,
-    specific: [u8; 2],
-    /// TotalAHSLength: additional header segments, in units of 4 bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength: the data without padding and digest, in bytes.
-    pub data_bytes: U24,
-    /// LUN, or what the kind has there.
-    pub lun: Lun,
-    /// Initiator Task Tag (ITT).
-    pub itt: U32,
-    /// Target Transfer Tag (TTT), or what the kind has there.
-    pub ttt: U32,
-    /// CmdSN; DataOut and SNACK have none.
-    pub cmd_sn: U32,
-    /// ExpStatSN.
-    pub exp_stat_sn: U32,
-    rest: [u8; 16],
+wire! {
+    /// What every PDU begins with (BHS), where the kinds do not differ.
+    ///
+    /// 48 bytes, big-endian.
+    /// Source: RFC 7143, section 11.2.1.
+    pub struct BasicHeader: BHS_BYTES bytes {
+        /// I and the opcode.
+        pub opcode: u8,
+        /// F and what the kind adds.
+        pub flags: u8,
+        specific: [u8; 2],
+        /// TotalAHSLength: additional header segments, in units of 4 bytes.
+        pub ahs_words @ 4: u8,
+        /// DataSegmentLength: the data without padding and digest, in bytes.
+        pub data_bytes @ 5: U24,
+        /// LUN, or what the kind has there.
+        pub lun @ 8: Lun,
+        /// Initiator Task Tag (ITT).
+        pub itt @ 16: U32,
+        /// Target Transfer Tag (TTT), or what the kind has there.
+        pub ttt: U32,
+        /// CmdSN; DataOut and SNACK have none.
+        pub cmd_sn @ 24: U32,
+        /// ExpStatSN.
+        pub exp_stat_sn: U32,
+        rest: [u8; 16],
+    }
 }
-const _: () = assert!(size_of::<BasicHeader>() == BHS_BYTES);
-const _: () = assert!(offset_of!(BasicHeader, ahs_words) == 4);
-const _: () = assert!(offset_of!(BasicHeader, data_bytes) == 5);
-const _: () = assert!(offset_of!(BasicHeader, lun) == 8);
-const _: () = assert!(offset_of!(BasicHeader, itt) == 16);
-const _: () = assert!(offset_of!(BasicHeader, cmd_sn) == 24);
 
 impl BasicHeader {
     /// Which kind of PDU it is.

@@ -4,7 +4,6 @@
 //! Source: "The NBD protocol", sections "Newstyle negotiation", "Transmission" and "Values".
 
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a server says first ("NBDMAGIC").
 pub const GREETING: u64 = 0x4e42_444d_4147_4943;
@@ -194,56 +193,50 @@ pub enum Error {
     ShuttingDown = 108,
 }
 
-/// A compact request of the transmission phase. 28 bytes.
-/// Source: "Transmission", "Request message".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct Request {
-    /// [`REQUEST_MAGIC`].
-    pub magic: U32,
-    /// [`command_flag`].
-    pub flags: U16,
-    /// [`command`].
-    pub kind: U16,
-    /// Comes back with the reply.
-    pub cookie: [u8; 8],
-    /// First byte.
-    pub offset: U64,
-    /// How many bytes.
-    pub length: U32,
-}
-const _: () = assert!(size_of::<Request>() == 28);
+wire! {
+    /// A compact request of the transmission phase. 28 bytes.
+    /// Source: "Transmission", "Request message".
+    pub struct Request: 28 bytes {
+        /// [`REQUEST_MAGIC`].
+        pub magic: U32,
+        /// [`command_flag`].
+        pub flags: U16,
+        /// [`command`].
+        pub kind: U16,
+        /// Comes back with the reply.
+        pub cookie: [u8; 8],
+        /// First byte.
+        pub offset: U64,
+        /// How many bytes.
+        pub length: U32,
+    }
 
-/// An extended request. 32 bytes.
-/// Source: "Transmission", "Request message".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ExtendedRequest {
-    /// [`EXTENDED_REQUEST_MAGIC`].
-    pub magic: U32,
-    /// [`command_flag`].
-    pub flags: U16,
-    /// [`command`].
-    pub kind: U16,
-    /// Comes back with the reply.
-    pub cookie: [u8; 8],
-    /// First byte. Comes back with the reply too.
-    pub offset: U64,
-    /// How many bytes: behind the header with [`command_flag::PAYLOAD_LEN`], of the disk without.
-    pub length: U64,
-}
-const _: () = assert!(size_of::<ExtendedRequest>() == 32);
+    /// An extended request. 32 bytes.
+    /// Source: "Transmission", "Request message".
+    pub struct ExtendedRequest: 32 bytes {
+        /// [`EXTENDED_REQUEST_MAGIC`].
+        pub magic: U32,
+        /// [`command_flag`].
+        pub flags: U16,
+        /// [`command`].
+        pub kind: U16,
+        /// Comes back with the reply.
+        pub cookie: [u8; 8],
+        /// First byte. Comes back with the reply too.
+        pub offset: U64,
+        /// How many bytes: behind the header with [`command_flag::PAYLOAD_LEN`], of the disk
+        /// without.
+        pub length: U64,
+    }
 
-/// An option of the negotiation, without its data. 16 bytes.
-/// Source: "Newstyle negotiation".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct OptionHeader {
-    /// [`OPTION_MAGIC`].
-    pub magic: U64,
-    /// [`option`].
-    pub option: U32,
-    /// Bytes of its data.
-    pub length: U32,
+    /// An option of the negotiation, without its data. 16 bytes.
+    /// Source: "Newstyle negotiation".
+    pub struct OptionHeader: 16 bytes {
+        /// [`OPTION_MAGIC`].
+        pub magic: U64,
+        /// [`option`].
+        pub option: U32,
+        /// Bytes of its data.
+        pub length: U32,
+    }
 }
-const _: () = assert!(size_of::<OptionHeader>() == 16);

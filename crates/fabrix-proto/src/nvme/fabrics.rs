@@ -9,44 +9,35 @@
 
 mod connect;
 
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use self::connect::*;
 use super::spec::{FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 
-/// Property Get and Property Set, 64 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Property Get Command", "Property Set Command".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct PropertyCommand {
-    /// [`FABRICS_OPCODE`].
-    pub opcode: u8,
-    /// PSDT.
-    pub flags: u8,
-    /// CID.
-    pub command_id: U16,
-    /// FCTYPE, 04h or 00h.
-    pub fabrics_type: u8,
-    reserved_5: [u8; 35],
-    /// ATTRIB: bits 2:0, the property's size, zero is 4 bytes and one is 8.
-    pub attributes: u8,
-    reserved_41: [u8; 3],
-    /// OFST: which property.
-    pub offset: U32,
-    /// VALUE, Property Set only.
-    pub value: U64,
-    reserved_56: [u8; 8],
+wire! {
+    /// Property Get and Property Set, 64 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Property Get Command", "Property Set Command".
+    pub struct PropertyCommand: 64 bytes {
+        /// [`FABRICS_OPCODE`].
+        pub opcode: u8,
+        /// PSDT.
+        pub flags: u8,
+        /// CID.
+        pub command_id: U16,
+        /// FCTYPE, 04h or 00h.
+        pub fabrics_type: u8,
+        reserved_5: [u8; 35],
+        /// ATTRIB: bits 2:0, the property's size, zero is 4 bytes and one is 8.
+        pub attributes @ 40: u8,
+        reserved_41: [u8; 3],
+        /// OFST: which property.
+        pub offset @ 44: U32,
+        /// VALUE, Property Set only.
+        pub value @ 48: U64,
+        reserved_56: [u8; 8],
+    }
 }
-const _: () = assert!(
-    size_of::<PropertyCommand>() == 64
-        && offset_of!(PropertyCommand, attributes) == 40
-        && offset_of!(PropertyCommand, offset) == 44
-        && offset_of!(PropertyCommand, value) == 48
-);
 
 /// A property, by its offset.
 ///

@@ -6,10 +6,6 @@
 //! Source: NVM Express Base Specification 2.x, "Feature Identifiers (FIDs)"; NVM Command Set
 //! Specification 1.x.
 
-use core::mem::offset_of;
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
 use super::spec::Status;
 use crate::Nanos;
 
@@ -181,23 +177,19 @@ fn threshold(dword: u32) -> Result<Threshold, Status> {
     }
 }
 
-/// The Timestamp feature's data, 8 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Timestamp – Data Structure".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct TimestampData {
-    /// Milliseconds since 1970-01-01 UTC, or since the reset if no host has set the clock.
-    pub milliseconds: [u8; 6],
-    /// Bit 0: the clock may have stopped. Bits 3:1: zero after a reset, one after a host has set
-    /// the clock.
-    pub attributes: u8,
-    reserved: u8,
+wire! {
+    /// The Timestamp feature's data, 8 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Timestamp – Data Structure".
+    pub struct TimestampData: 8 bytes {
+        /// Milliseconds since 1970-01-01 UTC, or since the reset if no host has set the clock.
+        pub milliseconds: [u8; 6],
+        /// Bit 0: the clock may have stopped. Bits 3:1: zero after a reset, one after a host has
+        /// set the clock.
+        pub attributes @ 6: u8,
+        reserved: u8,
+    }
 }
-const _: () =
-    assert!(size_of::<TimestampData>() == 8 && offset_of!(TimestampData, attributes) == 6);
 
 impl TimestampData {
     /// Data for Set Features.

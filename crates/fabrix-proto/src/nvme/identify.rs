@@ -16,7 +16,6 @@ mod descriptor;
 mod namespace;
 
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use self::controller::*;
 pub use self::descriptor::{Descriptor, Descriptors};
@@ -58,15 +57,14 @@ impl Cns {
 /// CSI of the NVM command set, the only supported command set.
 pub const CSI_NVM: u8 = 0;
 
-/// List of namespace ids in ascending order. A zero ends the list if it is not full (CNS 02h and
-/// 07h).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct NamespaceList {
-    /// The ids.
-    pub ids: [U32; LIST_ENTRIES],
+wire! {
+    /// List of namespace ids in ascending order. A zero ends the list if it is not full (CNS 02h
+    /// and 07h).
+    pub struct NamespaceList: IDENTIFY_BYTES bytes {
+        /// The ids.
+        pub ids: [U32; LIST_ENTRIES],
+    }
 }
-const _: () = assert!(size_of::<NamespaceList>() == IDENTIFY_BYTES);
 
 impl NamespaceList {
     /// Ids up to the first zero.
@@ -75,15 +73,14 @@ impl NamespaceList {
     }
 }
 
-/// Supported combinations of I/O command sets (CNS 1Ch). Bit n of a vector stands for the command
-/// set with CSI n.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct CommandSetVectors {
-    /// Vectors up to the first zero.
-    pub vectors: [U64; 512],
+wire! {
+    /// Supported combinations of I/O command sets (CNS 1Ch). Bit n of a vector stands for the
+    /// command set with CSI n.
+    pub struct CommandSetVectors: IDENTIFY_BYTES bytes {
+        /// Vectors up to the first zero.
+        pub vectors: [U64; 512],
+    }
 }
-const _: () = assert!(size_of::<CommandSetVectors>() == IDENTIFY_BYTES);
 
 /// Writes `text` into a fixed-length ASCII field: truncated or padded with spaces. A question mark
 /// replaces each character that is not printable ASCII.

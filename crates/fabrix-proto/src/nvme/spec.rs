@@ -10,61 +10,48 @@ mod opcode;
 mod sgl;
 mod status;
 
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromZeros, IntoBytes};
 
 pub use self::opcode::{AdminOpcode, FABRICS_OPCODE, FabricsType, Opcode};
 pub use self::sgl::{KeyedSglDescriptor, SglDescriptor, SglKind};
 pub use self::status::Status;
 
-/// A submission entry as on the wire: 64 bytes, little-endian.
-///
-/// Source: NVM Express Base Specification 2.x, "Common Command Format".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct SubmissionEntry {
-    /// OPC: an [`Opcode`] on I/O queues, an [`AdminOpcode`] on the admin queue.
-    pub opcode: u8,
-    /// FUSE in bits 1:0, PSDT in bits 7:6. The other bits are reserved.
-    pub flags: u8,
-    /// CID: chosen by the host, echoed in the completion.
-    pub command_id: U16,
-    /// NSID.
-    pub nsid: U32,
-    /// Command dword 2.
-    pub cdw2: U32,
-    /// Command dword 3.
-    pub cdw3: U32,
-    /// MPTR: location of the metadata.
-    pub metadata: U64,
-    /// DPTR: location of the data. Over fabrics always one SGL descriptor.
-    pub sgl: SglDescriptor,
-    /// Command dword 10.
-    pub cdw10: U32,
-    /// Command dword 11.
-    pub cdw11: U32,
-    /// Command dword 12.
-    pub cdw12: U32,
-    /// Command dword 13.
-    pub cdw13: U32,
-    /// Command dword 14.
-    pub cdw14: U32,
-    /// Command dword 15.
-    pub cdw15: U32,
+wire! {
+    /// A submission entry as on the wire: 64 bytes, little-endian.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Common Command Format".
+    pub struct SubmissionEntry: 64 bytes {
+        /// OPC: an [`Opcode`] on I/O queues, an [`AdminOpcode`] on the admin queue.
+        pub opcode: u8,
+        /// FUSE in bits 1:0, PSDT in bits 7:6. The other bits are reserved.
+        pub flags: u8,
+        /// CID: chosen by the host, echoed in the completion.
+        pub command_id @ 2: U16,
+        /// NSID.
+        pub nsid @ 4: U32,
+        /// Command dword 2.
+        pub cdw2: U32,
+        /// Command dword 3.
+        pub cdw3: U32,
+        /// MPTR: location of the metadata.
+        pub metadata @ 16: U64,
+        /// DPTR: location of the data. Over fabrics always one SGL descriptor.
+        pub sgl @ 24: SglDescriptor,
+        /// Command dword 10.
+        pub cdw10 @ 40: U32,
+        /// Command dword 11.
+        pub cdw11: U32,
+        /// Command dword 12.
+        pub cdw12: U32,
+        /// Command dword 13.
+        pub cdw13: U32,
+        /// Command dword 14.
+        pub cdw14: U32,
+        /// Command dword 15.
+        pub cdw15 @ 60: U32,
+    }
 }
-const _: () = assert!(
-    size_of::<SubmissionEntry>() == 64
-        && offset_of!(SubmissionEntry, command_id) == 2
-        && offset_of!(SubmissionEntry, nsid) == 4
-        && offset_of!(SubmissionEntry, metadata) == 16
-        && offset_of!(SubmissionEntry, sgl) == 24
-        && offset_of!(SubmissionEntry, cdw10) == 40
-        && offset_of!(SubmissionEntry, cdw15) == 60
-);
 
 /// PSDT 01b in the flags byte: SGLs, contiguous metadata.
 pub const PSDT_SGL: u8 = 0x40;
@@ -160,31 +147,23 @@ pub enum Direction {
     Both,
 }
 
-/// A completion as on the wire: 16 bytes, little-endian.
-///
-/// Source: NVM Express Base Specification 2.x, "Common Completion Queue Entry Layout".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct CompletionEntry {
-    /// Dwords 0 and 1: command specific.
-    pub result: U64,
-    /// SQHD: position up to which the controller has read the submission queue.
-    pub sq_head: U16,
-    /// SQID; reserved over fabrics.
-    pub sq_id: U16,
-    /// CID of the completed command.
-    pub command_id: U16,
-    /// Phase tag in bit 0 (zero over fabrics), the [`Status`] in the other bits.
-    pub status: U16,
+wire! {
+    /// A completion as on the wire: 16 bytes, little-endian.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Common Completion Queue Entry Layout".
+    pub struct CompletionEntry: 16 bytes {
+        /// Dwords 0 and 1: command specific.
+        pub result: U64,
+        /// SQHD: position up to which the controller has read the submission queue.
+        pub sq_head @ 8: U16,
+        /// SQID; reserved over fabrics.
+        pub sq_id: U16,
+        /// CID of the completed command.
+        pub command_id @ 12: U16,
+        /// Phase tag in bit 0 (zero over fabrics), the [`Status`] in the other bits.
+        pub status @ 14: U16,
+    }
 }
-const _: () = assert!(
-    size_of::<CompletionEntry>() == 16
-        && offset_of!(CompletionEntry, sq_head) == 8
-        && offset_of!(CompletionEntry, command_id) == 12
-        && offset_of!(CompletionEntry, status) == 14
-);
 
 impl CompletionEntry {
     /// A completion with `status` and `result`. The transport sets command id and queue head.

@@ -8,33 +8,21 @@
 //! Source: `docs/design/timing.md`.
 
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// How the page begins.
 pub const SIGNATURE: [u8; 16] = *b"fabrix timing 1\0";
 /// The longest time for which the feature is set.
 pub const SECONDS_MOST: u32 = 86_400;
 
-/// One place: how many commands passed it, and when they did, added up.
-#[repr(C)]
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-pub struct Passed {
-    /// How many commands.
-    pub count: U64,
-    /// The moments in nanoseconds, added up modulo 2^64.
-    pub sum_ns: U64,
+wire! {
+    /// One place: how many commands passed it, and when they did, added up.
+    #[derive(Default)]
+    pub struct Passed: 16 bytes {
+        /// How many commands.
+        pub count: U64,
+        /// The moments in nanoseconds, added up modulo 2^64.
+        pub sum_ns: U64,
+    }
 }
 
 impl Passed {
@@ -48,40 +36,28 @@ impl Passed {
     }
 }
 
-/// The log page.
-#[repr(C)]
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-pub struct TimingPage {
-    /// [`SIGNATURE`].
-    pub signature: [u8; 16],
-    /// Whose clock it is: the same on two machines only if they are one, started once. Zeroes: not
-    /// known.
-    pub clock: [u8; 16],
-    /// For how many more seconds the feature is on.
-    pub seconds: U32,
-    reserved: [u8; 12],
-    /// Commands whose bytes have arrived.
-    pub arrived: Passed,
-    /// Requests handed to a disk; a command may be several.
-    pub to_disk: Passed,
-    /// Requests that a disk has answered.
-    pub from_disk: Passed,
-    /// Commands whose answers are ready to be sent.
-    pub answered: Passed,
+wire! {
+    /// The log page.
+    #[derive(Default)]
+    pub struct TimingPage: (TimingPage::BYTES as usize) bytes {
+        /// [`SIGNATURE`].
+        pub signature: [u8; 16],
+        /// Whose clock it is: the same on two machines only if they are one, started once. Zeroes:
+        /// not known.
+        pub clock: [u8; 16],
+        /// For how many more seconds the feature is on.
+        pub seconds: U32,
+        reserved: [u8; 12],
+        /// Commands whose bytes have arrived.
+        pub arrived: Passed,
+        /// Requests handed to a disk; a command may be several.
+        pub to_disk: Passed,
+        /// Requests that a disk has answered.
+        pub from_disk: Passed,
+        /// Commands whose answers are ready to be sent.
+        pub answered: Passed,
+    }
 }
-const _: () = assert!(size_of::<TimingPage>() == TimingPage::BYTES as usize);
 
 impl TimingPage {
     /// Bytes of it.

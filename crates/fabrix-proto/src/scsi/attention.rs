@@ -40,39 +40,44 @@ pub enum Attention {
 }
 
 impl Attention {
-    const ALL: [Self; 12] = [
-        Self::PowerOn,
-        Self::DeviceReset,
-        Self::NexusLoss,
-        Self::CommandsCleared,
-        Self::ModeParametersChanged,
-        Self::ReservationsPreempted,
-        Self::ReservationsReleased,
-        Self::RegistrationsPreempted,
-        Self::AsymmetricAccessChanged,
-        Self::CapacityChanged,
-        Self::InquiryChanged,
-        Self::LunsChanged,
+    /// All conditions in the order of reporting, with their additional sense codes.
+    const ALL: [(Self, AdditionalSense); 12] = [
+        (Self::PowerOn, AdditionalSense::POWER_ON_OR_RESET),
+        (Self::DeviceReset, AdditionalSense::DEVICE_RESET),
+        (Self::NexusLoss, AdditionalSense::NEXUS_LOSS),
+        (Self::CommandsCleared, AdditionalSense::COMMANDS_CLEARED),
+        (
+            Self::ModeParametersChanged,
+            AdditionalSense::MODE_PARAMETERS_CHANGED,
+        ),
+        (
+            Self::ReservationsPreempted,
+            AdditionalSense::RESERVATIONS_PREEMPTED,
+        ),
+        (
+            Self::ReservationsReleased,
+            AdditionalSense::RESERVATIONS_RELEASED,
+        ),
+        (
+            Self::RegistrationsPreempted,
+            AdditionalSense::REGISTRATIONS_PREEMPTED,
+        ),
+        (
+            Self::AsymmetricAccessChanged,
+            AdditionalSense::ASYMMETRIC_ACCESS_CHANGED,
+        ),
+        (
+            Self::CapacityChanged,
+            AdditionalSense::CAPACITY_DATA_CHANGED,
+        ),
+        (Self::InquiryChanged, AdditionalSense::INQUIRY_DATA_CHANGED),
+        (Self::LunsChanged, AdditionalSense::REPORTED_LUNS_CHANGED),
     ];
 
     /// Sense data that reports the condition.
     #[must_use]
     pub const fn sense(self) -> Sense {
-        let code = match self {
-            Self::PowerOn => AdditionalSense::POWER_ON_OR_RESET,
-            Self::DeviceReset => AdditionalSense::DEVICE_RESET,
-            Self::NexusLoss => AdditionalSense::NEXUS_LOSS,
-            Self::CommandsCleared => AdditionalSense::COMMANDS_CLEARED,
-            Self::ModeParametersChanged => AdditionalSense::MODE_PARAMETERS_CHANGED,
-            Self::ReservationsPreempted => AdditionalSense::RESERVATIONS_PREEMPTED,
-            Self::ReservationsReleased => AdditionalSense::RESERVATIONS_RELEASED,
-            Self::RegistrationsPreempted => AdditionalSense::REGISTRATIONS_PREEMPTED,
-            Self::AsymmetricAccessChanged => AdditionalSense::ASYMMETRIC_ACCESS_CHANGED,
-            Self::CapacityChanged => AdditionalSense::CAPACITY_DATA_CHANGED,
-            Self::InquiryChanged => AdditionalSense::INQUIRY_DATA_CHANGED,
-            Self::LunsChanged => AdditionalSense::REPORTED_LUNS_CHANGED,
-        };
-        Sense::new(SenseKey::UNIT_ATTENTION, code)
+        Sense::new(SenseKey::UNIT_ATTENTION, Self::ALL[self as usize].1)
     }
 
     const fn bit(self) -> u16 {
@@ -114,9 +119,9 @@ impl Attentions {
 
     /// Removes and returns the first condition in the order of reporting.
     pub fn take(&mut self) -> Option<Attention> {
-        let first = Attention::ALL
+        let (first, _) = Attention::ALL
             .into_iter()
-            .find(|attention| self.0 & attention.bit() != 0)?;
+            .find(|(attention, _)| self.0 & attention.bit() != 0)?;
         self.remove(first);
         Some(first)
     }

@@ -4,8 +4,6 @@
 //! Layout and numbers only. Source: include/uapi/linux/ublk_cmd.h of the Linux kernel, 6.5 and
 //! later.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
 /// The device that all control commands go to.
 pub const CONTROL_PATH: &str = "/dev/ublk-control";
 /// The unit of every address and length, whatever the device's block is.
@@ -77,35 +75,33 @@ pub const STATE_LIVE: u16 = 1;
 /// Its server has died, its users wait.
 pub const STATE_QUIESCED: u16 = 2;
 
-/// What the driver knows of a device. 64 bytes.
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
-pub struct DeviceInfo {
-    /// How many queues.
-    pub queues: u16,
-    /// Requests in progress in each.
-    pub depth: u16,
-    /// `STATE_*`.
-    pub state: u16,
-    padding: u16,
-    /// The longest transfer, in bytes; the driver rounds it down to a page.
-    pub transfer_bytes: u32,
-    /// N of /dev/ublkcN and /dev/ublkbN.
-    pub number: u32,
-    /// The server's process; -1 without one.
-    pub server: i32,
-    padding2: u32,
-    /// `F_*`.
-    pub flags: u64,
-    /// The server's own: kept, and not looked at by the driver.
-    pub mark: u64,
-    /// Who made it.
-    pub owner: [u32; 2],
-    reserved: [u64; 2],
+native! {
+    /// What the driver knows of a device. 64 bytes.
+    #[derive(Default)]
+    pub struct DeviceInfo: (DeviceInfo::BYTES) bytes {
+        /// How many queues.
+        pub queues: u16,
+        /// Requests in progress in each.
+        pub depth: u16,
+        /// `STATE_*`.
+        pub state: u16,
+        padding: u16,
+        /// The longest transfer, in bytes; the driver rounds it down to a page.
+        pub transfer_bytes: u32,
+        /// N of /dev/ublkcN and /dev/ublkbN.
+        pub number: u32,
+        /// The server's process; -1 without one.
+        pub server: i32,
+        padding2: u32,
+        /// `F_*`.
+        pub flags: u64,
+        /// The server's own: kept, and not looked at by the driver.
+        pub mark: u64,
+        /// Who made it.
+        pub owner: [u32; 2],
+        reserved: [u64; 2],
+    }
 }
-const _: () = assert!(size_of::<DeviceInfo>() == DeviceInfo::BYTES);
 
 impl DeviceInfo {
     /// What a server of one queue asks for.
@@ -139,35 +135,33 @@ impl DeviceInfo {
     pub const BYTES: usize = 64;
 }
 
-/// The sizes, limits and promises of a device. 60 bytes of it go to the driver.
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
-pub struct Parameters {
-    /// Bytes of what follows, this included.
-    length: u32,
-    /// Which parts are there.
-    types: u32,
-    attributes: u32,
-    logical_shift: u8,
-    physical_shift: u8,
-    optimal_shift: u8,
-    minimum_shift: u8,
-    transfer_sectors: u32,
-    chunk_sectors: u32,
-    sectors: u64,
-    boundary_mask: u64,
-    discard_alignment: u32,
-    discard_granularity: u32,
-    discard_sectors: u32,
-    write_zeroes_sectors: u32,
-    discard_segments: u16,
-    reserved: u16,
-    /// Belongs to the next part, which is not sent.
-    unused: u32,
+native! {
+    /// The sizes, limits and promises of a device. 60 bytes of it go to the driver.
+    #[derive(Default)]
+    pub struct Parameters: (Parameters::BYTES) bytes {
+        /// Bytes of what follows, this included.
+        length: u32,
+        /// Which parts are there.
+        types: u32,
+        attributes: u32,
+        logical_shift: u8,
+        physical_shift: u8,
+        optimal_shift: u8,
+        minimum_shift: u8,
+        transfer_sectors: u32,
+        chunk_sectors: u32,
+        sectors: u64,
+        boundary_mask: u64,
+        discard_alignment: u32,
+        discard_granularity: u32,
+        discard_sectors: u32,
+        write_zeroes_sectors: u32,
+        discard_segments: u16,
+        reserved: u16,
+        /// Belongs to the next part, which is not sent.
+        unused: u32,
+    }
 }
-const _: () = assert!(size_of::<Parameters>() == Parameters::BYTES);
 const PARAMETER_BYTES: u32 = 60;
 const TYPES: u32 = 1 << 0 | 1 << 1; // basic and discard
 const ATTR_READ_ONLY: u32 = 1 << 0;
@@ -272,20 +266,19 @@ fn shift(bytes: u32) -> u8 {
     u8::try_from(bytes.max(SECTOR_BYTES).ilog2()).unwrap_or(u8::MAX)
 }
 
-/// What the driver asks of a tag: where the queue's array has it. 24 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Descriptor {
-    /// Operation in the low 8 bits, flags above.
-    pub operation: u32,
-    /// Sectors.
-    pub sectors: u32,
-    /// The first sector.
-    pub start: u64,
-    /// Of no use with [`F_USER_COPY`].
-    address: u64,
+native! {
+    /// What the driver asks of a tag: where the queue's array has it. 24 bytes.
+    pub struct Descriptor: DESCRIPTOR_BYTES bytes {
+        /// Operation in the low 8 bits, flags above.
+        pub operation: u32,
+        /// Sectors.
+        pub sectors: u32,
+        /// The first sector.
+        pub start: u64,
+        /// Of no use with [`F_USER_COPY`].
+        address: u64,
+    }
 }
-const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES);
 
 /// What stands where a command would have an address, with [`F_AUTO_BUF_REG`]: which place of the
 /// table the pages of the tag's next request are for. A request whose pages cannot be put there

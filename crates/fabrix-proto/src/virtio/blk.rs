@@ -3,10 +3,7 @@
 //!
 //! Source: VIRTIO 1.2, section 5.2 "Block Device". All integers are little-endian.
 
-use core::mem::offset_of;
-
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The unit of every address and length, whatever the disk's block is.
 pub const SECTOR_BYTES: u64 = 512;
@@ -37,19 +34,18 @@ pub mod feature {
     pub const WRITE_ZEROES: u64 = 1 << 14;
 }
 
-/// The head of a request. 16 bytes.
-///
-/// Source: section 5.2.6.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct Head {
-    /// What is asked: [`kind`].
-    pub kind: U32,
-    reserved: U32,
-    /// First sector.
-    pub sector: U64,
+wire! {
+    /// The head of a request. 16 bytes.
+    ///
+    /// Source: section 5.2.6.
+    pub struct Head: 16 bytes {
+        /// What is asked: [`kind`].
+        pub kind: U32,
+        reserved: U32,
+        /// First sector.
+        pub sector: U64,
+    }
 }
-const _: () = assert!(size_of::<Head>() == 16);
 
 /// What can be asked.
 pub mod kind {
@@ -67,18 +63,17 @@ pub mod kind {
     pub const WRITE_ZEROES: u32 = 13;
 }
 
-/// What follows the head of a discard or of zeroes. 16 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct Range {
-    /// First sector.
-    pub sector: U64,
-    /// How many.
-    pub sectors: U32,
-    /// Bit 0: zeroes may be made by giving space back.
-    pub flags: U32,
+wire! {
+    /// What follows the head of a discard or of zeroes. 16 bytes.
+    pub struct Range: 16 bytes {
+        /// First sector.
+        pub sector: U64,
+        /// How many.
+        pub sectors: U32,
+        /// Bit 0: zeroes may be made by giving space back.
+        pub flags: U32,
+    }
 }
-const _: () = assert!(size_of::<Range>() == 16);
 
 /// Zeroes may be made by giving space back.
 pub const UNMAP: u32 = 1;
@@ -95,50 +90,50 @@ pub enum Answer {
     Unsupported = 2,
 }
 
-/// What a guest reads about the disk. 60 bytes.
-///
-/// Source: section 5.2.4.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct Config {
-    /// Sectors.
-    pub capacity: U64,
-    /// Most bytes of a segment; not told.
-    pub size_max: U32,
-    /// Most segments of a request.
-    pub seg_max: U32,
-    geometry: [u8; 4],
-    /// Bytes of a logical block.
-    pub block_bytes: U32,
-    /// Logical blocks in a physical one, as a power of two.
-    pub physical_block_exponent: u8,
-    /// The first aligned logical block.
-    pub alignment_offset: u8,
-    /// Logical blocks worth asking for at least.
-    pub min_io_blocks: U16,
-    /// Logical blocks worth asking for at best.
-    pub opt_io_blocks: U32,
-    /// 1: writes may stay in a cache until a flush. 0: they are on the medium when they are
-    /// answered.
-    pub writeback: u8,
-    unused: u8,
-    /// How many queues there are.
-    pub num_queues: U16,
-    /// Most sectors of a discard.
-    pub max_discard_sectors: U32,
-    /// Most ranges of a discard.
-    pub max_discard_ranges: U32,
-    /// Sectors to which discards are best aligned.
-    pub discard_alignment_sectors: U32,
-    /// Most sectors of zeroes.
-    pub max_zeroes_sectors: U32,
-    /// Most ranges of zeroes.
-    pub max_zeroes_ranges: U32,
-    /// 1: zeroes may give space back.
-    pub zeroes_may_unmap: u8,
-    unused2: [u8; 3],
+wire! {
+    /// What a guest reads about the disk. 60 bytes.
+    ///
+    /// Source: section 5.2.4.
+    #[derive(Default)]
+    pub struct Config: 60 bytes {
+        /// Sectors.
+        pub capacity: U64,
+        /// Most bytes of a segment; not told.
+        pub size_max: U32,
+        /// Most segments of a request.
+        pub seg_max: U32,
+        geometry: [u8; 4],
+        /// Bytes of a logical block.
+        pub block_bytes: U32,
+        /// Logical blocks in a physical one, as a power of two.
+        pub physical_block_exponent: u8,
+        /// The first aligned logical block.
+        pub alignment_offset: u8,
+        /// Logical blocks worth asking for at least.
+        pub min_io_blocks: U16,
+        /// Logical blocks worth asking for at best.
+        pub opt_io_blocks: U32,
+        /// 1: writes may stay in a cache until a flush. 0: they are on the medium when they are
+        /// answered.
+        pub writeback @ 32: u8,
+        unused: u8,
+        /// How many queues there are.
+        pub num_queues: U16,
+        /// Most sectors of a discard.
+        pub max_discard_sectors: U32,
+        /// Most ranges of a discard.
+        pub max_discard_ranges: U32,
+        /// Sectors to which discards are best aligned.
+        pub discard_alignment_sectors: U32,
+        /// Most sectors of zeroes.
+        pub max_zeroes_sectors: U32,
+        /// Most ranges of zeroes.
+        pub max_zeroes_ranges: U32,
+        /// 1: zeroes may give space back.
+        pub zeroes_may_unmap: u8,
+        unused2: [u8; 3],
+    }
 }
-const _: () = assert!(size_of::<Config>() == 60 && offset_of!(Config, writeback) == WRITEBACK_AT);
 
 /// What a guest is to know about a disk.
 #[derive(Clone, Copy, Debug)]

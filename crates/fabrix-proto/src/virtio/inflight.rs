@@ -12,7 +12,7 @@ use core::mem::offset_of;
 
 use alloc::vec::Vec;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::IntoBytes;
 
 use super::{Broken, Memory};
 
@@ -84,15 +84,14 @@ impl Shape {
     }
 }
 
-/// Behind the regions, where no other back end looks: whose requests these are. 64 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Owner {
-    magic: [u8; 8],
-    disk: Disk,
-    unused: [u8; 4],
+native! {
+    /// Behind the regions, where no other back end looks: whose requests these are. 64 bytes.
+    struct Owner: 64 bytes {
+        magic: [u8; 8],
+        disk: Disk,
+        unused: [u8; 4],
+    }
 }
-const _: () = assert!(size_of::<Owner>() == 64);
 const MAGIC: [u8; 8] = *b"fabrix:1";
 
 /// By what a disk is told from others: its UUID, its NGUID and its serial number, one behind the

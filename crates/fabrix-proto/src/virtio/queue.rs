@@ -4,27 +4,26 @@
 
 use alloc::vec::Vec;
 
+use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Broken, Memory, Segment};
 
-/// One entry of a descriptor table. 16 bytes.
-///
-/// Source: section 2.7.5.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct Descriptor {
-    /// Where the bytes are.
-    pub address: U64,
-    /// How many.
-    pub length: U32,
-    /// [`NEXT`], [`WRITE`], [`INDIRECT`].
-    pub flags: U16,
-    /// The next one of the chain, if the flags say that there is one.
-    pub next: U16,
+wire! {
+    /// One entry of a descriptor table. 16 bytes.
+    ///
+    /// Source: section 2.7.5.
+    pub struct Descriptor: 16 bytes {
+        /// Where the bytes are.
+        pub address: U64,
+        /// How many.
+        pub length: U32,
+        /// [`NEXT`], [`WRITE`], [`INDIRECT`].
+        pub flags: U16,
+        /// The next one of the chain, if the flags say that there is one.
+        pub next: U16,
+    }
 }
-const _: () = assert!(size_of::<Descriptor>() == 16);
 
 /// The chain goes on.
 pub const NEXT: u16 = 1;

@@ -5,245 +5,142 @@
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
-use core::mem::{offset_of, size_of};
-
 use zerocopy::byteorder::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{BHS_BYTES, Lun, U24};
+use super::{Lun, U24};
 
 header! {
     /// NOP-Out: a ping of the initiator, or its answer to one of the target.
     ///
     /// Source: RFC 7143, section 11.18.
-    NopOut {
+    request NopOut {
         /// F, always set.
-        flags,
-        then {
-            reserved: [u8; 2],
-        }
-        then {
-            /// LUN.
-            pub lun: Lun,
-            /// ITT; `NO_TAG` when no answer is wanted.
-            pub itt: U32,
-            /// TTT: quoted from the NOP-In that this answers, or `NO_TAG`.
-            pub ttt: U32,
-            /// CmdSN.
-            pub cmd_sn: U32,
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            reserved2: [u8; 16],
-        }
+        flags;
+        reserved: [u8; 2];
+        /// LUN.
+        pub lun: Lun;
+        /// TTT: quoted from the NOP-In that this answers, or `NO_TAG`.
+        pub ttt @ 20: U32;
+        reserved2: [u8; 16];
     }
-    at { ttt == 20 }
-}
 
-header! {
     /// SCSI Command: a task begins; immediate data may follow.
     ///
     /// Source: RFC 7143, section 11.3.
-    ScsiCommand {
+    request ScsiCommand {
         /// F, `COMMAND_READ`, `COMMAND_WRITE` and the task attribute (ATTR).
-        flags,
-        then {
-            reserved: [u8; 2],
-        }
-        then {
-            /// LUN.
-            pub lun: Lun,
-            /// Initiator Task Tag (ITT).
-            pub itt: U32,
-            /// Expected Data Transfer Length, in bytes.
-            pub expected_bytes: U32,
-            /// CmdSN.
-            pub cmd_sn: U32,
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            /// The first 16 bytes of the CDB.
-            pub cdb: [u8; 16],
-        }
+        flags;
+        reserved: [u8; 2];
+        /// LUN.
+        pub lun: Lun;
+        /// Expected Data Transfer Length, in bytes.
+        pub expected_bytes @ 20: U32;
+        /// The first 16 bytes of the CDB.
+        pub cdb @ 32: [u8; 16];
     }
-    at { expected_bytes == 20, cdb == 32 }
-}
 
-header! {
     /// Task Management Function Request: something is to happen to tasks.
     ///
     /// Source: RFC 7143, section 11.5.
-    TaskManagementRequest {
+    request TaskManagementRequest {
         /// F and the function.
-        function,
-        then {
-            reserved: [u8; 2],
-        }
-        then {
-            /// LUN.
-            pub lun: Lun,
-            /// Initiator Task Tag (ITT).
-            pub itt: U32,
-            /// Referenced Task Tag: the ITT of the task it is about, or `NO_TAG`.
-            pub referenced_itt: U32,
-            /// CmdSN.
-            pub cmd_sn: U32,
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            /// RefCmdSN: the CmdSN of that task.
-            pub ref_cmd_sn: U32,
-            /// ExpDataSN, for TASK REASSIGN.
-            pub exp_data_sn: U32,
-            reserved2: [u8; 8],
-        }
+        function;
+        reserved: [u8; 2];
+        /// LUN.
+        pub lun: Lun;
+        /// Referenced Task Tag: the ITT of the task it is about, or `NO_TAG`.
+        pub referenced_itt @ 20: U32;
+        /// RefCmdSN: the CmdSN of that task.
+        pub ref_cmd_sn @ 32: U32,
+        /// ExpDataSN, for TASK REASSIGN.
+        pub exp_data_sn: U32,
+        reserved2: [u8; 8];
     }
-    at { function == 1, referenced_itt == 20, ref_cmd_sn == 32 }
-}
 
-header! {
     /// Login Request: one step of a login, with text.
     ///
     /// Source: RFC 7143, section 11.12.
-    LoginRequest {
+    request LoginRequest {
         /// T, C, CSG and NSG.
-        flags,
-        then {
-            /// Version-max: the highest version the initiator speaks.
-            pub version_max: u8,
-            /// Version-min: the lowest.
-            pub version_min: u8,
-        }
-        then {
-            /// ISID: the initiator's part of the session's identity.
-            pub isid: [u8; 6],
-            /// TSIH: the target's part; 0 asks for a new session.
-            pub tsih: U16,
-            /// Initiator Task Tag (ITT).
-            pub itt: U32,
-            /// CID: the connection's number within its session.
-            pub cid: U16,
-            reserved: [u8; 2],
-            /// CmdSN: of the first command after the login.
-            pub cmd_sn: U32,
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            reserved2: [u8; 16],
-        }
+        flags;
+        /// Version-max: the highest version the initiator speaks.
+        pub version_max: u8,
+        /// Version-min: the lowest.
+        pub version_min @ 3: u8;
+        /// ISID: the initiator's part of the session's identity.
+        pub isid @ 8: [u8; 6],
+        /// TSIH: the target's part; 0 asks for a new session.
+        pub tsih @ 14: U16;
+        /// CID: the connection's number within its session.
+        pub cid @ 20: U16,
+        reserved: [u8; 2];
+        reserved2: [u8; 16];
     }
-    at { version_min == 3, isid == 8, tsih == 14, cid == 20, cmd_sn == 24 }
-}
 
-header! {
     /// Text Request: key=value pairs after the login.
     ///
     /// Source: RFC 7143, section 11.10.
-    TextRequest {
+    request TextRequest {
         /// F and C.
-        flags,
-        then {
-            reserved: [u8; 2],
-        }
-        then {
-            /// LUN.
-            pub lun: Lun,
-            /// Initiator Task Tag (ITT).
-            pub itt: U32,
-            /// TTT: quoted from the response that this continues, or `NO_TAG`.
-            pub ttt: U32,
-            /// CmdSN.
-            pub cmd_sn: U32,
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            reserved2: [u8; 16],
-        }
+        flags;
+        reserved: [u8; 2];
+        /// LUN.
+        pub lun: Lun;
+        /// TTT: quoted from the response that this continues, or `NO_TAG`.
+        pub ttt @ 20: U32;
+        reserved2: [u8; 16];
     }
-    at { ttt == 20 }
-}
 
-header! {
     /// SCSI Data-Out: a piece of a write's data.
     ///
     /// Source: RFC 7143, section 11.7.
-    DataOut {
+    unnumbered DataOut {
         /// F: the last of this sequence.
-        flags,
-        then {
-            reserved: [u8; 2],
-        }
-        then {
-            /// LUN.
-            pub lun: Lun,
-            /// Initiator Task Tag (ITT).
-            pub itt: U32,
-            /// TTT: quoted from the R2T, or `NO_TAG` for unsolicited data.
-            pub ttt: U32,
-            reserved2: [u8; 4],
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            reserved3: [u8; 4],
-            /// DataSN: counts the PDUs of this sequence from 0.
-            pub data_sn: U32,
-            /// Buffer Offset: from the start of the command's data, in bytes.
-            pub buffer_offset: U32,
-            reserved4: [u8; 4],
-        }
+        flags;
+        reserved: [u8; 2];
+        /// LUN.
+        pub lun: Lun;
+        /// TTT: quoted from the R2T, or `NO_TAG` for unsolicited data.
+        pub ttt @ 20: U32;
+        reserved3: [u8; 4],
+        /// DataSN: counts the PDUs of this sequence from 0.
+        pub data_sn @ 36: U32,
+        /// Buffer Offset: from the start of the command's data, in bytes.
+        pub buffer_offset @ 40: U32,
+        reserved4: [u8; 4];
     }
-    at { ttt == 20, data_sn == 36, buffer_offset == 40 }
-}
 
-header! {
     /// Logout Request: a session or a connection is to end.
     ///
     /// Source: RFC 7143, section 11.14.
-    LogoutRequest {
+    request LogoutRequest {
         /// F and the reason.
-        reason,
-        then {
-            reserved: [u8; 2],
-        }
-        then {
-            reserved2: [u8; 8],
-            /// Initiator Task Tag (ITT).
-            pub itt: U32,
-            /// CID of the connection that is to end.
-            pub cid: U16,
-            reserved3: [u8; 2],
-            /// CmdSN.
-            pub cmd_sn: U32,
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            reserved4: [u8; 16],
-        }
+        reason;
+        reserved: [u8; 2];
+        reserved2: [u8; 8];
+        /// CID of the connection that is to end.
+        pub cid @ 20: U16,
+        reserved3: [u8; 2];
+        reserved4: [u8; 16];
     }
-    at { reason == 1, cid == 20 }
-}
 
-header! {
     /// SNACK Request: numbered things are to be sent again. ERL 0 has none of it.
     ///
     /// Source: RFC 7143, section 11.16.
-    SnackRequest {
+    unnumbered SnackRequest {
         /// F and the type.
-        flags,
-        then {
-            reserved: [u8; 2],
-        }
-        then {
-            /// LUN.
-            pub lun: Lun,
-            /// Initiator Task Tag (ITT).
-            pub itt: U32,
-            /// TTT or SNACK Tag.
-            pub ttt: U32,
-            reserved2: [u8; 4],
-            /// ExpStatSN: the next status the initiator expects; all before it have come.
-            pub exp_stat_sn: U32,
-            reserved3: [u8; 8],
-            /// BegRun: the first number.
-            pub begin: U32,
-            /// RunLength: how many.
-            pub count: U32,
-        }
+        flags;
+        reserved: [u8; 2];
+        /// LUN.
+        pub lun: Lun;
+        /// TTT or SNACK Tag.
+        pub ttt: U32;
+        reserved3: [u8; 8],
+        /// BegRun: the first number.
+        pub begin @ 40: U32,
+        /// RunLength: how many.
+        pub count @ 44: U32;
     }
-    at { begin == 40, count == 44 }
 }
 
 /// R of a SCSI Command: the initiator expects data.

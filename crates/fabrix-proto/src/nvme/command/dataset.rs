@@ -1,33 +1,24 @@
 //! Range list of Dataset Management: layout and checks.
 
-use core::mem::offset_of;
-
+use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::nvme::spec::Status;
 use crate::nvme::subsystem::Namespace;
 
-/// One range of Dataset Management, 16 bytes.
-///
-/// Source: NVM Command Set Specification 1.x, "Dataset Management – Range Definition".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct DatasetRange {
-    /// Context attributes: hints.
-    pub attributes: U32,
-    /// Length in blocks.
-    pub blocks: U32,
-    /// First block.
-    pub lba: U64,
+wire! {
+    /// One range of Dataset Management, 16 bytes.
+    ///
+    /// Source: NVM Command Set Specification 1.x, "Dataset Management – Range Definition".
+    pub struct DatasetRange: 16 bytes {
+        /// Context attributes: hints.
+        pub attributes: U32,
+        /// Length in blocks.
+        pub blocks @ 4: U32,
+        /// First block.
+        pub lba @ 8: U64,
+    }
 }
-const _: () = assert!(
-    size_of::<DatasetRange>() == 16
-        && offset_of!(DatasetRange, blocks) == 4
-        && offset_of!(DatasetRange, lba) == 8
-);
 
 impl DatasetRange {
     /// A range without hints.

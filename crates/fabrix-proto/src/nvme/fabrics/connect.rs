@@ -3,10 +3,8 @@
 //! Source: NVM Express Base Specification 2.x, "Connect Command and Response".
 
 use core::fmt;
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros};
 
 use crate::nvme::nqn::{NQN_FIELD_BYTES, Nqn, Printable};
 use crate::nvme::spec::{
@@ -26,69 +24,52 @@ pub const CNTLID_STATIC: u16 = 0xFFFE;
 /// CATTR bit 2: no flow control of the submission queue.
 pub const CATTR_DISABLE_SQ_FLOW_CONTROL: u8 = 1 << 2;
 
-/// Connect, 64 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Connect Command – Submission Queue Entry".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ConnectCommand {
-    /// [`FABRICS_OPCODE`].
-    pub opcode: u8,
-    /// PSDT.
-    pub flags: u8,
-    /// CID.
-    pub command_id: U16,
-    /// FCTYPE, 01h.
-    pub fabrics_type: u8,
-    reserved_5: [u8; 19],
-    /// Location of [`ConnectData`].
-    pub sgl: SglDescriptor,
-    /// RECFMT: zero is the only format.
-    pub record_format: U16,
-    /// QID: zero is the admin queue.
-    pub queue_id: U16,
-    /// SQSIZE: entries of the queue, zero-based.
-    pub queue_size: U16,
-    /// CATTR.
-    pub attributes: u8,
-    reserved_47: u8,
-    /// KATO in milliseconds, admin queue only.
-    pub keep_alive_ms: U32,
-    reserved_52: [u8; 12],
-}
-const _: () = assert!(
-    size_of::<ConnectCommand>() == 64
-        && offset_of!(ConnectCommand, sgl) == 24
-        && offset_of!(ConnectCommand, record_format) == 40
-        && offset_of!(ConnectCommand, queue_id) == 42
-        && offset_of!(ConnectCommand, queue_size) == 44
-        && offset_of!(ConnectCommand, attributes) == 46
-        && offset_of!(ConnectCommand, keep_alive_ms) == 48
-);
+wire! {
+    /// Connect, 64 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Connect Command – Submission Queue Entry".
+    pub struct ConnectCommand: 64 bytes {
+        /// [`FABRICS_OPCODE`].
+        pub opcode: u8,
+        /// PSDT.
+        pub flags: u8,
+        /// CID.
+        pub command_id: U16,
+        /// FCTYPE, 01h.
+        pub fabrics_type: u8,
+        reserved_5: [u8; 19],
+        /// Location of [`ConnectData`].
+        pub sgl @ 24: SglDescriptor,
+        /// RECFMT: zero is the only format.
+        pub record_format @ 40: U16,
+        /// QID: zero is the admin queue.
+        pub queue_id @ 42: U16,
+        /// SQSIZE: entries of the queue, zero-based.
+        pub queue_size @ 44: U16,
+        /// CATTR.
+        pub attributes @ 46: u8,
+        reserved_47: u8,
+        /// KATO in milliseconds, admin queue only.
+        pub keep_alive_ms @ 48: U32,
+        reserved_52: [u8; 12],
+    }
 
-/// The data of Connect, 1024 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Connect Command Data".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ConnectData {
-    /// HOSTID.
-    pub host_id: [u8; 16],
-    /// CNTLID.
-    pub controller_id: U16,
-    reserved_18: [u8; 238],
-    /// SUBNQN.
-    pub subsystem_nqn: [u8; NQN_FIELD_BYTES],
-    /// HOSTNQN.
-    pub host_nqn: [u8; NQN_FIELD_BYTES],
-    reserved_768: [u8; 256],
+    /// The data of Connect, 1024 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Connect Command Data".
+    pub struct ConnectData: (CONNECT_DATA_BYTES as usize) bytes {
+        /// HOSTID.
+        pub host_id: [u8; 16],
+        /// CNTLID.
+        pub controller_id @ 16: U16,
+        reserved_18: [u8; 238],
+        /// SUBNQN.
+        pub subsystem_nqn @ 256: [u8; NQN_FIELD_BYTES],
+        /// HOSTNQN.
+        pub host_nqn @ 512: [u8; NQN_FIELD_BYTES],
+        reserved_768: [u8; 256],
+    }
 }
-const _: () = assert!(
-    size_of::<ConnectData>() == CONNECT_DATA_BYTES as usize
-        && offset_of!(ConnectData, controller_id) == 16
-        && offset_of!(ConnectData, subsystem_nqn) == 256
-        && offset_of!(ConnectData, host_nqn) == 512
-);
 
 /// Refusal of a Connect: the status, and dword 0 of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]

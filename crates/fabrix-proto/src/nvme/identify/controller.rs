@@ -1,178 +1,139 @@
 //! Identify data structures of a controller, and the bits of their fields.
 
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::IDENTIFY_BYTES;
 
-/// Identify Controller (CNS 01h), 4096 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Identify Controller Data Structure, I/O Command Set
-/// Independent".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct IdentifyController {
-    /// VID: PCI vendor; zero for a controller without PCI.
-    pub vendor_id: U16,
-    /// SSVID.
-    pub subsystem_vendor_id: U16,
-    /// SN: ASCII, padded with spaces.
-    pub serial: [u8; 20],
-    /// MN: ASCII, padded with spaces.
-    pub model: [u8; 40],
-    /// FR: ASCII, padded with spaces.
-    pub firmware: [u8; 8],
-    /// RAB: recommended arbitration burst, log2.
-    pub arbitration_burst: u8,
-    /// IEEE OUI.
-    pub ieee: [u8; 3],
-    /// CMIC: bit 1, the subsystem may have several controllers.
-    pub multipath: u8,
-    /// MDTS: largest transfer as log2 of pages of 4096 bytes; zero is unlimited.
-    pub max_transfer: u8,
-    /// CNTLID.
-    pub controller_id: U16,
-    /// VER.
-    pub version: U32,
-    /// RTD3R.
-    pub resume_us: U32,
-    /// RTD3E.
-    pub entry_us: U32,
-    /// OAES: optional asynchronous events supported.
-    pub async_events: U32,
-    /// CTRATT: controller attributes, [`CTRATT_TRAFFIC_KEEP_ALIVE`] among them.
-    pub attributes: U32,
-    reserved_100: [u8; 11],
-    /// CNTRLTYPE: 1 I/O, 2 discovery, 3 administrative.
-    pub controller_type: u8,
-    /// FGUID.
-    pub fru_guid: [u8; 16],
-    /// CRDT1 to CRDT3: command retry delays in units of 100 ms.
-    pub retry_delays: [U16; 3],
-    reserved_134: [u8; 122],
-    /// OACS: optional admin commands.
-    pub admin_commands: U16,
-    /// ACL: abort command limit, zero-based.
-    pub abort_limit: u8,
-    /// AERL: asynchronous event request limit, zero-based.
-    pub async_event_limit: u8,
-    /// FRMW: firmware updates.
-    pub firmware_updates: u8,
-    /// LPA: log page attributes.
-    pub log_attributes: u8,
-    /// ELPE: error log page entries, zero-based.
-    pub error_log_entries: u8,
-    /// NPSS: power states, zero-based.
-    pub power_states: u8,
-    reserved_264: [u8; 56],
-    /// KAS: granularity of the keep-alive timer in units of 100 ms; zero is no keep-alive.
-    pub keep_alive_granularity: U16,
-    reserved_322: [u8; 20],
-    /// ANATT.
-    pub ana_transition_s: u8,
-    /// ANACAP.
-    pub ana_capabilities: u8,
-    /// ANAGRPMAX.
-    pub ana_group_max: U32,
-    /// NANAGRPID.
-    pub ana_groups: U32,
-    reserved_352: [u8; 34],
-    /// CQT: longest time in milliseconds for which commands of a lost association may still change
-    /// the medium.
-    pub quiesce_ms: U16,
-    reserved_388: [u8; 124],
-    /// SQES: submission entry sizes as log2, required in bits 3:0, maximum in bits 7:4.
-    pub submission_entry_sizes: u8,
-    /// CQES: completion entry sizes, likewise.
-    pub completion_entry_sizes: u8,
-    /// MAXCMD: most commands one queue should have outstanding.
-    pub max_commands: U16,
-    /// NN: highest namespace id that can ever be valid.
-    pub namespaces: U32,
-    /// ONCS: optional commands of the NVM command set.
-    pub nvm_commands: U16,
-    /// FUSES: bit 0, fused Compare and Write.
-    pub fused_operations: U16,
-    /// FNA.
-    pub format_attributes: u8,
-    /// VWC: bit 0, a volatile write cache; bits 2:1, Flush to all namespaces.
-    pub volatile_write_cache: u8,
-    /// AWUN, zero-based.
-    pub atomic_write_unit: U16,
-    /// AWUPF, zero-based.
-    pub atomic_write_unit_power_fail: U16,
-    /// ICSVSCC.
-    pub vendor_command_configuration: u8,
-    /// NWPC.
-    pub write_protection: u8,
-    /// ACWU, zero-based.
-    pub atomic_compare_and_write_unit: U16,
-    /// CDFS.
-    pub copy_formats: U16,
-    /// SGLS: what SGLs are supported.
-    pub sgl_support: U32,
-    /// MNAN: most namespaces allowed at once.
-    pub max_allowed_namespaces: U32,
-    reserved_544: [u8; 224],
-    /// SUBNQN: padded with zeroes.
-    pub subsystem_nqn: [u8; 256],
-    reserved_1024: [u8; 768],
-    /// IOCCSZ: largest I/O command capsule in units of 16 bytes.
-    pub command_capsule_size: U32,
-    /// IORCSZ: largest I/O response capsule in units of 16 bytes.
-    pub response_capsule_size: U32,
-    /// ICDOFF: where in-capsule data start, in units of 16 bytes.
-    pub in_capsule_offset: U16,
-    /// FCATT: bit 0, static controllers only.
-    pub fabrics_attributes: u8,
-    /// MSDBD: most SGL data block descriptors in a capsule.
-    pub max_sgl_descriptors: u8,
-    /// OFCS: bit 0, Disconnect is supported.
-    pub fabrics_commands: U16,
-    reserved_1806: [u8; 242],
-    /// Power state descriptors.
-    pub power_state_descriptors: [[u8; 32]; 32],
-    /// Vendor specific.
-    pub vendor: [u8; 1024],
+wire! {
+    /// Identify Controller (CNS 01h), 4096 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Identify Controller Data Structure, I/O Command
+    /// Set Independent".
+    pub struct IdentifyController: IDENTIFY_BYTES bytes {
+        /// VID: PCI vendor; zero for a controller without PCI.
+        pub vendor_id: U16,
+        /// SSVID.
+        pub subsystem_vendor_id: U16,
+        /// SN: ASCII, padded with spaces.
+        pub serial @ 4: [u8; 20],
+        /// MN: ASCII, padded with spaces.
+        pub model @ 24: [u8; 40],
+        /// FR: ASCII, padded with spaces.
+        pub firmware @ 64: [u8; 8],
+        /// RAB: recommended arbitration burst, log2.
+        pub arbitration_burst @ 72: u8,
+        /// IEEE OUI.
+        pub ieee @ 73: [u8; 3],
+        /// CMIC: bit 1, the subsystem may have several controllers.
+        pub multipath @ 76: u8,
+        /// MDTS: largest transfer as log2 of pages of 4096 bytes; zero is unlimited.
+        pub max_transfer @ 77: u8,
+        /// CNTLID.
+        pub controller_id @ 78: U16,
+        /// VER.
+        pub version @ 80: U32,
+        /// RTD3R.
+        pub resume_us @ 84: U32,
+        /// RTD3E.
+        pub entry_us @ 88: U32,
+        /// OAES: optional asynchronous events supported.
+        pub async_events @ 92: U32,
+        /// CTRATT: controller attributes, [`CTRATT_TRAFFIC_KEEP_ALIVE`] among them.
+        pub attributes @ 96: U32,
+        reserved_100: [u8; 11],
+        /// CNTRLTYPE: 1 I/O, 2 discovery, 3 administrative.
+        pub controller_type @ 111: u8,
+        /// FGUID.
+        pub fru_guid: [u8; 16],
+        /// CRDT1 to CRDT3: command retry delays in units of 100 ms.
+        pub retry_delays @ 128: [U16; 3],
+        reserved_134: [u8; 122],
+        /// OACS: optional admin commands.
+        pub admin_commands @ 256: U16,
+        /// ACL: abort command limit, zero-based.
+        pub abort_limit @ 258: u8,
+        /// AERL: asynchronous event request limit, zero-based.
+        pub async_event_limit @ 259: u8,
+        /// FRMW: firmware updates.
+        pub firmware_updates @ 260: u8,
+        /// LPA: log page attributes.
+        pub log_attributes @ 261: u8,
+        /// ELPE: error log page entries, zero-based.
+        pub error_log_entries @ 262: u8,
+        /// NPSS: power states, zero-based.
+        pub power_states @ 263: u8,
+        reserved_264: [u8; 56],
+        /// KAS: granularity of the keep-alive timer in units of 100 ms; zero is no keep-alive.
+        pub keep_alive_granularity @ 320: U16,
+        reserved_322: [u8; 20],
+        /// ANATT.
+        pub ana_transition_s @ 342: u8,
+        /// ANACAP.
+        pub ana_capabilities @ 343: u8,
+        /// ANAGRPMAX.
+        pub ana_group_max @ 344: U32,
+        /// NANAGRPID.
+        pub ana_groups @ 348: U32,
+        reserved_352: [u8; 34],
+        /// CQT: longest time in milliseconds for which commands of a lost association may still
+        /// change the medium.
+        pub quiesce_ms @ 386: U16,
+        reserved_388: [u8; 124],
+        /// SQES: submission entry sizes as log2, required in bits 3:0, maximum in bits 7:4.
+        pub submission_entry_sizes @ 512: u8,
+        /// CQES: completion entry sizes, likewise.
+        pub completion_entry_sizes @ 513: u8,
+        /// MAXCMD: most commands one queue should have outstanding.
+        pub max_commands @ 514: U16,
+        /// NN: highest namespace id that can ever be valid.
+        pub namespaces @ 516: U32,
+        /// ONCS: optional commands of the NVM command set.
+        pub nvm_commands @ 520: U16,
+        /// FUSES: bit 0, fused Compare and Write.
+        pub fused_operations @ 522: U16,
+        /// FNA.
+        pub format_attributes @ 524: u8,
+        /// VWC: bit 0, a volatile write cache; bits 2:1, Flush to all namespaces.
+        pub volatile_write_cache @ 525: u8,
+        /// AWUN, zero-based.
+        pub atomic_write_unit @ 526: U16,
+        /// AWUPF, zero-based.
+        pub atomic_write_unit_power_fail @ 528: U16,
+        /// ICSVSCC.
+        pub vendor_command_configuration: u8,
+        /// NWPC.
+        pub write_protection @ 531: u8,
+        /// ACWU, zero-based.
+        pub atomic_compare_and_write_unit @ 532: U16,
+        /// CDFS.
+        pub copy_formats: U16,
+        /// SGLS: what SGLs are supported.
+        pub sgl_support @ 536: U32,
+        /// MNAN: most namespaces allowed at once.
+        pub max_allowed_namespaces @ 540: U32,
+        reserved_544: [u8; 224],
+        /// SUBNQN: padded with zeroes.
+        pub subsystem_nqn @ 768: [u8; 256],
+        reserved_1024: [u8; 768],
+        /// IOCCSZ: largest I/O command capsule in units of 16 bytes.
+        pub command_capsule_size @ 1792: U32,
+        /// IORCSZ: largest I/O response capsule in units of 16 bytes.
+        pub response_capsule_size @ 1796: U32,
+        /// ICDOFF: where in-capsule data start, in units of 16 bytes.
+        pub in_capsule_offset @ 1800: U16,
+        /// FCATT: bit 0, static controllers only.
+        pub fabrics_attributes @ 1802: u8,
+        /// MSDBD: most SGL data block descriptors in a capsule.
+        pub max_sgl_descriptors @ 1803: u8,
+        /// OFCS: bit 0, Disconnect is supported.
+        pub fabrics_commands @ 1804: U16,
+        reserved_1806: [u8; 242],
+        /// Power state descriptors.
+        pub power_state_descriptors @ 2048: [[u8; 32]; 32],
+        /// Vendor specific.
+        pub vendor @ 3072: [u8; 1024],
+    }
 }
-const _: () = {
-    use IdentifyController as C;
-    assert!(size_of::<C>() == IDENTIFY_BYTES);
-    assert!(offset_of!(C, serial) == 4 && offset_of!(C, model) == 24);
-    assert!(offset_of!(C, firmware) == 64 && offset_of!(C, arbitration_burst) == 72);
-    assert!(offset_of!(C, ieee) == 73 && offset_of!(C, multipath) == 76);
-    assert!(offset_of!(C, max_transfer) == 77 && offset_of!(C, controller_id) == 78);
-    assert!(offset_of!(C, version) == 80 && offset_of!(C, resume_us) == 84);
-    assert!(offset_of!(C, entry_us) == 88 && offset_of!(C, async_events) == 92);
-    assert!(offset_of!(C, attributes) == 96 && offset_of!(C, controller_type) == 111);
-    assert!(offset_of!(C, retry_delays) == 128 && offset_of!(C, admin_commands) == 256);
-    assert!(offset_of!(C, abort_limit) == 258 && offset_of!(C, async_event_limit) == 259);
-    assert!(offset_of!(C, firmware_updates) == 260 && offset_of!(C, log_attributes) == 261);
-    assert!(offset_of!(C, error_log_entries) == 262 && offset_of!(C, power_states) == 263);
-    assert!(offset_of!(C, keep_alive_granularity) == 320);
-    assert!(offset_of!(C, ana_transition_s) == 342 && offset_of!(C, ana_capabilities) == 343);
-    assert!(offset_of!(C, ana_group_max) == 344 && offset_of!(C, ana_groups) == 348);
-    assert!(offset_of!(C, quiesce_ms) == 386 && offset_of!(C, submission_entry_sizes) == 512);
-    assert!(offset_of!(C, completion_entry_sizes) == 513 && offset_of!(C, max_commands) == 514);
-    assert!(offset_of!(C, namespaces) == 516 && offset_of!(C, nvm_commands) == 520);
-    assert!(offset_of!(C, fused_operations) == 522 && offset_of!(C, format_attributes) == 524);
-    assert!(offset_of!(C, volatile_write_cache) == 525 && offset_of!(C, atomic_write_unit) == 526);
-    assert!(offset_of!(C, atomic_write_unit_power_fail) == 528);
-    assert!(offset_of!(C, write_protection) == 531);
-    assert!(offset_of!(C, atomic_compare_and_write_unit) == 532);
-    assert!(offset_of!(C, sgl_support) == 536 && offset_of!(C, max_allowed_namespaces) == 540);
-    assert!(offset_of!(C, subsystem_nqn) == 768 && offset_of!(C, command_capsule_size) == 1792);
-    assert!(
-        offset_of!(C, response_capsule_size) == 1796 && offset_of!(C, in_capsule_offset) == 1800
-    );
-    assert!(
-        offset_of!(C, fabrics_attributes) == 1802 && offset_of!(C, max_sgl_descriptors) == 1803
-    );
-    assert!(offset_of!(C, fabrics_commands) == 1804);
-    assert!(offset_of!(C, power_state_descriptors) == 2048 && offset_of!(C, vendor) == 3072);
-};
 
 /// CNTRLTYPE of an I/O controller.
 pub const CONTROLLER_TYPE_IO: u8 = 1;
@@ -230,32 +191,25 @@ pub const SGLS_OFFSET: u32 = 1 << 20;
 /// OFCS bit 0: Disconnect.
 pub const OFCS_DISCONNECT: u16 = 1 << 0;
 
-/// Identify Controller of the NVM command set (CNS 06h, CSI 0), 4096 bytes: limits of commands that
-/// MDTS does not limit.
-///
-/// Source: NVM Command Set Specification 1.x, "Identify Controller Data Structure, NVM Command Set
-/// Specific".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct IdentifyNvmController {
-    /// VSL: largest Verify as log2 of pages of 4096 bytes; zero is unlimited.
-    pub verify_limit: u8,
-    /// WZSL: largest Write Zeroes, likewise.
-    pub write_zeroes_limit: u8,
-    /// WUSL: largest Write Uncorrectable, likewise.
-    pub write_uncorrectable_limit: u8,
-    /// DMRL: most ranges of one Dataset Management; zero is no limit.
-    pub dataset_ranges: u8,
-    /// DMRSL: most blocks of one range; zero is no limit.
-    pub dataset_range_blocks: U32,
-    /// DMSL: most blocks of one command; zero is no limit.
-    pub dataset_blocks: U64,
-    reserved: [u8; 4080],
+wire! {
+    /// Identify Controller of the NVM command set (CNS 06h, CSI 0), 4096 bytes: limits of commands
+    /// that MDTS does not limit.
+    ///
+    /// Source: NVM Command Set Specification 1.x, "Identify Controller Data Structure, NVM Command
+    /// Set Specific".
+    pub struct IdentifyNvmController: IDENTIFY_BYTES bytes {
+        /// VSL: largest Verify as log2 of pages of 4096 bytes; zero is unlimited.
+        pub verify_limit: u8,
+        /// WZSL: largest Write Zeroes, likewise.
+        pub write_zeroes_limit @ 1: u8,
+        /// WUSL: largest Write Uncorrectable, likewise.
+        pub write_uncorrectable_limit: u8,
+        /// DMRL: most ranges of one Dataset Management; zero is no limit.
+        pub dataset_ranges @ 3: u8,
+        /// DMRSL: most blocks of one range; zero is no limit.
+        pub dataset_range_blocks @ 4: U32,
+        /// DMSL: most blocks of one command; zero is no limit.
+        pub dataset_blocks @ 8: U64,
+        reserved: [u8; 4080],
+    }
 }
-const _: () = assert!(
-    size_of::<IdentifyNvmController>() == IDENTIFY_BYTES
-        && offset_of!(IdentifyNvmController, write_zeroes_limit) == 1
-        && offset_of!(IdentifyNvmController, dataset_ranges) == 3
-        && offset_of!(IdentifyNvmController, dataset_range_blocks) == 4
-        && offset_of!(IdentifyNvmController, dataset_blocks) == 8
-);

@@ -1,11 +1,10 @@
 //! Discovery log page (70h): subsystems that a host may connect to, with their addresses.
 
 use alloc::string::ToString;
-use core::mem::offset_of;
 use core::net::SocketAddr;
 
 use zerocopy::little_endian::{U16, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::Window;
 use crate::nvme::fabrics::CNTLID_DYNAMIC;
@@ -13,73 +12,54 @@ use crate::nvme::identify::ascii;
 use crate::nvme::nqn::{Nqn, NqnError};
 use crate::nvme::subsystem::{Authorized, DiscoveryRecord, SecureChannel, Transport};
 
-/// Header of the discovery log, 1024 bytes. The records follow.
-///
-/// Source: NVM Express Base Specification 2.x, "Discovery Log Page".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct DiscoveryHeader {
-    /// GENCTR: generation of the log. Every change of the log increments it.
-    pub generation: U64,
-    /// NUMREC.
-    pub records: U64,
-    /// RECFMT: zero.
-    pub record_format: U16,
-    reserved_18: [u8; 1006],
-}
-const _: () = assert!(
-    size_of::<DiscoveryHeader>() == 1024
-        && offset_of!(DiscoveryHeader, records) == 8
-        && offset_of!(DiscoveryHeader, record_format) == 16
-);
+wire! {
+    /// Header of the discovery log, 1024 bytes. The records follow.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Discovery Log Page".
+    pub struct DiscoveryHeader: 1024 bytes {
+        /// GENCTR: generation of the log. Every change of the log increments it.
+        pub generation: U64,
+        /// NUMREC.
+        pub records @ 8: U64,
+        /// RECFMT: zero.
+        pub record_format @ 16: U16,
+        reserved_18: [u8; 1006],
+    }
 
-/// One record of the discovery log, 1024 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Discovery Log Page Entry".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct DiscoveryEntry {
-    /// TRTYPE: [`TRTYPE_RDMA`], [`TRTYPE_TCP`].
-    pub transport: u8,
-    /// ADRFAM: [`ADRFAM_IPV4`], [`ADRFAM_IPV6`].
-    pub address_family: u8,
-    /// SUBTYPE: [`SUBTYPE_REFERRAL`], [`SUBTYPE_NVM`], [`SUBTYPE_CURRENT`].
-    pub subtype: u8,
-    /// TREQ: bits 1:0 tell whether a secure channel is required. Bit 2: the host may disable SQ
-    /// flow control.
-    pub requirements: u8,
-    /// PORTID.
-    pub port_id: U16,
-    /// CNTLID. FFFFh: Connect creates a controller.
-    pub controller_id: U16,
-    /// ASQSZ: maximum number of entries of the admin queue.
-    pub admin_queue_entries: U16,
-    /// EFLAGS.
-    pub flags: U16,
-    reserved_12: [u8; 20],
-    /// TRSVCID: ASCII, padded with zeroes.
-    pub service: [u8; 32],
-    reserved_64: [u8; 192],
-    /// SUBNQN.
-    pub subsystem_nqn: [u8; 256],
-    /// TRADDR: ASCII, padded with zeroes.
-    pub address: [u8; 256],
-    /// TSAS: byte 0 is SECTYPE for TCP; queue pair type, provider and connection service for RDMA.
-    pub transport_specific: [u8; 256],
+    /// One record of the discovery log, 1024 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Discovery Log Page Entry".
+    pub struct DiscoveryEntry: 1024 bytes {
+        /// TRTYPE: [`TRTYPE_RDMA`], [`TRTYPE_TCP`].
+        pub transport: u8,
+        /// ADRFAM: [`ADRFAM_IPV4`], [`ADRFAM_IPV6`].
+        pub address_family: u8,
+        /// SUBTYPE: [`SUBTYPE_REFERRAL`], [`SUBTYPE_NVM`], [`SUBTYPE_CURRENT`].
+        pub subtype @ 2: u8,
+        /// TREQ: bits 1:0 tell whether a secure channel is required. Bit 2: the host may disable SQ
+        /// flow control.
+        pub requirements @ 3: u8,
+        /// PORTID.
+        pub port_id @ 4: U16,
+        /// CNTLID. FFFFh: Connect creates a controller.
+        pub controller_id @ 6: U16,
+        /// ASQSZ: maximum number of entries of the admin queue.
+        pub admin_queue_entries @ 8: U16,
+        /// EFLAGS.
+        pub flags @ 10: U16,
+        reserved_12: [u8; 20],
+        /// TRSVCID: ASCII, padded with zeroes.
+        pub service @ 32: [u8; 32],
+        reserved_64: [u8; 192],
+        /// SUBNQN.
+        pub subsystem_nqn @ 256: [u8; 256],
+        /// TRADDR: ASCII, padded with zeroes.
+        pub address @ 512: [u8; 256],
+        /// TSAS: byte 0 is SECTYPE for TCP; queue pair type, provider and connection service for
+        /// RDMA.
+        pub transport_specific @ 768: [u8; 256],
+    }
 }
-const _: () = assert!(
-    size_of::<DiscoveryEntry>() == 1024
-        && offset_of!(DiscoveryEntry, subtype) == 2
-        && offset_of!(DiscoveryEntry, requirements) == 3
-        && offset_of!(DiscoveryEntry, port_id) == 4
-        && offset_of!(DiscoveryEntry, controller_id) == 6
-        && offset_of!(DiscoveryEntry, admin_queue_entries) == 8
-        && offset_of!(DiscoveryEntry, flags) == 10
-        && offset_of!(DiscoveryEntry, service) == 32
-        && offset_of!(DiscoveryEntry, subsystem_nqn) == 256
-        && offset_of!(DiscoveryEntry, address) == 512
-        && offset_of!(DiscoveryEntry, transport_specific) == 768
-);
 
 /// TRTYPE of RDMA.
 pub const TRTYPE_RDMA: u8 = 1;

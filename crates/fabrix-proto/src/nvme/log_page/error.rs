@@ -1,55 +1,42 @@
 //! Error Information log page (01h): the last failed disk commands.
 
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::{TRTYPE_TCP, Window};
 use crate::nvme::spec::Status;
 
-/// One entry of Error Information (01h), 64 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Error Information Log Entry Data Structure".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct ErrorEntry {
-    /// Number of the error, from 1. Zero: the entry is unused.
-    pub error_count: U64,
-    /// Queue of the command.
-    pub queue_id: U16,
-    /// Command id. FFFFh: the error belongs to no command.
-    pub command_id: U16,
-    /// Status field of the completion.
-    pub status: U16,
-    /// Byte (7:0) and bit (10:8) of the invalid command field. FFFFh: none.
-    pub parameter_location: U16,
-    /// First failed block.
-    pub lba: U64,
-    /// Namespace of the command.
-    pub nsid: U32,
-    /// Vendor specific log page with further information.
-    pub vendor_page: u8,
-    /// TRTYPE.
-    pub transport: u8,
-    reserved_30: [u8; 2],
-    /// Command specific.
-    pub command_specific: U64,
-    /// Transport specific.
-    pub transport_specific: U16,
-    reserved_42: [u8; 22],
+wire! {
+    /// One entry of Error Information (01h), 64 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Error Information Log Entry Data Structure".
+    pub struct ErrorEntry: 64 bytes {
+        /// Number of the error, from 1. Zero: the entry is unused.
+        pub error_count: U64,
+        /// Queue of the command.
+        pub queue_id @ 8: U16,
+        /// Command id. FFFFh: the error belongs to no command.
+        pub command_id: U16,
+        /// Status field of the completion.
+        pub status @ 12: U16,
+        /// Byte (7:0) and bit (10:8) of the invalid command field. FFFFh: none.
+        pub parameter_location: U16,
+        /// First failed block.
+        pub lba @ 16: U64,
+        /// Namespace of the command.
+        pub nsid @ 24: U32,
+        /// Vendor specific log page with further information.
+        pub vendor_page: u8,
+        /// TRTYPE.
+        pub transport @ 29: u8,
+        reserved_30: [u8; 2],
+        /// Command specific.
+        pub command_specific @ 32: U64,
+        /// Transport specific.
+        pub transport_specific: U16,
+        reserved_42: [u8; 22],
+    }
 }
-const _: () = assert!(
-    size_of::<ErrorEntry>() == 64
-        && offset_of!(ErrorEntry, queue_id) == 8
-        && offset_of!(ErrorEntry, status) == 12
-        && offset_of!(ErrorEntry, lba) == 16
-        && offset_of!(ErrorEntry, nsid) == 24
-        && offset_of!(ErrorEntry, transport) == 29
-        && offset_of!(ErrorEntry, command_specific) == 32
-);
 
 /// Number of entries in the log.
 pub const ERROR_ENTRIES: usize = 64;

@@ -1,9 +1,7 @@
 //! SMART / Health Information log page (02h).
 
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U16, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::Window;
 
@@ -30,54 +28,45 @@ pub struct HealthCounters {
     pub media_errors: u64,
 }
 
-/// SMART / Health Information (02h), 512 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "SMART / Health Information Log Page".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct HealthPage {
-    /// Critical warning.
-    pub critical_warning: u8,
-    /// Composite temperature in kelvins. Zero: no sensor.
-    pub temperature_k: U16,
-    /// Available spare in percent.
-    pub available_spare: u8,
-    /// Threshold of the available spare in percent.
-    pub spare_threshold: u8,
-    /// Percentage of the medium's life that is used.
-    pub percentage_used: u8,
-    reserved_6: [u8; 26],
-    /// Thousands of 512-byte units read, rounded up.
-    pub data_units_read: [U64; 2],
-    /// Thousands of 512-byte units written, rounded up.
-    pub data_units_written: [U64; 2],
-    /// Read commands.
-    pub host_reads: [U64; 2],
-    /// Write commands.
-    pub host_writes: [U64; 2],
-    /// Minutes busy.
-    pub busy_minutes: [U64; 2],
-    /// Power cycles.
-    pub power_cycles: [U64; 2],
-    /// Power-on hours.
-    pub power_on_hours: [U64; 2],
-    /// Unsafe shutdowns.
-    pub unsafe_shutdowns: [U64; 2],
-    /// Media errors.
-    pub media_errors: [U64; 2],
-    /// Number of entries ever made in the error log.
-    pub error_entries: [U64; 2],
-    reserved_192: [u8; 320],
+wire! {
+    /// SMART / Health Information (02h), 512 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "SMART / Health Information Log Page".
+    pub struct HealthPage: 512 bytes {
+        /// Critical warning.
+        pub critical_warning: u8,
+        /// Composite temperature in kelvins. Zero: no sensor.
+        pub temperature_k @ 1: U16,
+        /// Available spare in percent.
+        pub available_spare @ 3: u8,
+        /// Threshold of the available spare in percent.
+        pub spare_threshold: u8,
+        /// Percentage of the medium's life that is used.
+        pub percentage_used: u8,
+        reserved_6: [u8; 26],
+        /// Thousands of 512-byte units read, rounded up.
+        pub data_units_read @ 32: [U64; 2],
+        /// Thousands of 512-byte units written, rounded up.
+        pub data_units_written: [U64; 2],
+        /// Read commands.
+        pub host_reads @ 64: [U64; 2],
+        /// Write commands.
+        pub host_writes: [U64; 2],
+        /// Minutes busy.
+        pub busy_minutes: [U64; 2],
+        /// Power cycles.
+        pub power_cycles: [U64; 2],
+        /// Power-on hours.
+        pub power_on_hours @ 128: [U64; 2],
+        /// Unsafe shutdowns.
+        pub unsafe_shutdowns: [U64; 2],
+        /// Media errors.
+        pub media_errors: [U64; 2],
+        /// Number of entries ever made in the error log.
+        pub error_entries @ 176: [U64; 2],
+        reserved_192: [u8; 320],
+    }
 }
-const _: () = assert!(
-    size_of::<HealthPage>() == 512
-        && offset_of!(HealthPage, temperature_k) == 1
-        && offset_of!(HealthPage, available_spare) == 3
-        && offset_of!(HealthPage, data_units_read) == 32
-        && offset_of!(HealthPage, host_reads) == 64
-        && offset_of!(HealthPage, power_on_hours) == 128
-        && offset_of!(HealthPage, error_entries) == 176
-);
 
 /// SMART / Health Information (02h).
 pub fn health(window: &mut Window<'_>, counters: &HealthCounters, error_entries: u64) {

@@ -2,60 +2,44 @@
 //!
 //! Source: NVM Express Base Specification 2.x, "Reservation Report command".
 
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::scsi::reservation::{Kind, Reservations};
 
-/// Header of the extended Reservation Status data structure, 64 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Reservation Status Extended Data Structure".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ReportHeader {
-    /// GEN: number of registration changes.
-    pub generation: U32,
-    /// RTYPE: type of the reservation. Zero: no reservation.
-    pub kind: u8,
-    /// REGSTRNT: number of registrants.
-    pub registrants: U16,
-    reserved_7: [u8; 2],
-    /// PTPLS: 1 if the state persists through power loss.
-    pub persists: u8,
-    reserved_10: [u8; 54],
-}
-const _: () = assert!(
-    size_of::<ReportHeader>() == 64
-        && offset_of!(ReportHeader, kind) == 4
-        && offset_of!(ReportHeader, registrants) == 5
-        && offset_of!(ReportHeader, persists) == 9
-);
+wire! {
+    /// Header of the extended Reservation Status data structure, 64 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Reservation Status Extended Data Structure".
+    pub struct ReportHeader: 64 bytes {
+        /// GEN: number of registration changes.
+        pub generation: U32,
+        /// RTYPE: type of the reservation. Zero: no reservation.
+        pub kind @ 4: u8,
+        /// REGSTRNT: number of registrants.
+        pub registrants @ 5: U16,
+        reserved_7: [u8; 2],
+        /// PTPLS: 1 if the state persists through power loss.
+        pub persists @ 9: u8,
+        reserved_10: [u8; 54],
+    }
 
-/// One registrant of the extended Reservation Status data structure, 64 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Registrant Extended Data Structure".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ReportRegistrant {
-    /// CNTLID: FFFFh, because Connect creates controllers dynamically.
-    pub controller_id: U16,
-    /// RCSTS: bit 0 is set if the host holds the reservation.
-    pub status: u8,
-    reserved_3: [u8; 5],
-    /// RKEY.
-    pub key: U64,
-    /// HOSTID.
-    pub host_id: [u8; 16],
-    reserved_32: [u8; 32],
+    /// One registrant of the extended Reservation Status data structure, 64 bytes.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Registrant Extended Data Structure".
+    pub struct ReportRegistrant: 64 bytes {
+        /// CNTLID: FFFFh, because Connect creates controllers dynamically.
+        pub controller_id: U16,
+        /// RCSTS: bit 0 is set if the host holds the reservation.
+        pub status @ 2: u8,
+        reserved_3: [u8; 5],
+        /// RKEY.
+        pub key @ 8: U64,
+        /// HOSTID.
+        pub host_id @ 16: [u8; 16],
+        reserved_32: [u8; 32],
+    }
 }
-const _: () = assert!(
-    size_of::<ReportRegistrant>() == 64
-        && offset_of!(ReportRegistrant, status) == 2
-        && offset_of!(ReportRegistrant, key) == 8
-        && offset_of!(ReportRegistrant, host_id) == 16
-);
 
 /// Writes the report, truncated to the length of `page`. Bytes behind the report are zero.
 /// Registrants of other protocols appear with [`Initiator::host_id`].

@@ -1,33 +1,23 @@
 //! SGL descriptors: location of the data of a command.
 
-use core::mem::offset_of;
-
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Location of the data of a command, 16 bytes. The last byte selects the interpretation of the
-/// others.
-///
-/// Source: NVM Express Base Specification 2.x, "Scatter Gather List (SGL)"; NVMe/TCP, "Transport
-/// SGL descriptor".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct SglDescriptor {
-    /// Address, or the offset into the capsule's data.
-    pub address: U64,
-    /// Length in bytes.
-    pub length: U32,
-    reserved: [u8; 3],
-    /// Type in bits 7:4, subtype in bits 3:0.
-    pub kind: SglKind,
+wire! {
+    /// Location of the data of a command, 16 bytes. The last byte selects the interpretation of the
+    /// others.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Scatter Gather List (SGL)"; NVMe/TCP,
+    /// "Transport SGL descriptor".
+    pub struct SglDescriptor: 16 bytes {
+        /// Address, or the offset into the capsule's data.
+        pub address: U64,
+        /// Length in bytes.
+        pub length @ 8: U32,
+        reserved: [u8; 3],
+        /// Type in bits 7:4, subtype in bits 3:0.
+        pub kind @ 15: SglKind,
+    }
 }
-const _: () = assert!(
-    size_of::<SglDescriptor>() == 16
-        && offset_of!(SglDescriptor, length) == 8
-        && offset_of!(SglDescriptor, kind) == 15
-);
 
 impl SglDescriptor {
     /// Data in the capsule, directly behind the submission entry (ICDOFF is zero here).
@@ -59,28 +49,21 @@ impl SglDescriptor {
     }
 }
 
-/// Keyed descriptor for RDMA: address in the host's memory, and the key for access to it.
-///
-/// Source: NVM Express Base Specification 2.x, "Keyed SGL Data Block descriptor".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct KeyedSglDescriptor {
-    /// Address in the host's memory.
-    pub address: U64,
-    /// Length in bytes, 24 bits.
-    pub length: [u8; 3],
-    /// Remote key that grants access.
-    pub key: U32,
-    /// Type in bits 7:4, subtype in bits 3:0.
-    pub kind: SglKind,
+wire! {
+    /// Keyed descriptor for RDMA: address in the host's memory, and the key for access to it.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Keyed SGL Data Block descriptor".
+    pub struct KeyedSglDescriptor: 16 bytes {
+        /// Address in the host's memory.
+        pub address: U64,
+        /// Length in bytes, 24 bits.
+        pub length: [u8; 3],
+        /// Remote key that grants access.
+        pub key @ 11: U32,
+        /// Type in bits 7:4, subtype in bits 3:0.
+        pub kind @ 15: SglKind,
+    }
 }
-const _: () = assert!(
-    size_of::<KeyedSglDescriptor>() == 16
-        && offset_of!(KeyedSglDescriptor, key) == 11
-        && offset_of!(KeyedSglDescriptor, kind) == 15
-);
 
 impl KeyedSglDescriptor {
     /// The length in bytes.
@@ -90,12 +73,10 @@ impl KeyedSglDescriptor {
     }
 }
 
-/// Type and subtype of an SGL descriptor.
-#[repr(transparent)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct SglKind(pub u8);
+wire! {
+    /// Type and subtype of an SGL descriptor.
+    pub struct SglKind(pub u8);
+}
 
 impl SglKind {
     /// Data block, subtype address.

@@ -8,160 +8,124 @@
 
 mod common;
 
-use core::mem::{offset_of, size_of};
-
 use zerocopy::byteorder::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use self::common::*;
 
-/// ICReq: the host opens the connection.
-///
-/// 128 bytes, little-endian; never with digests.
-/// Source: NVMe/TCP Transport Specification, "Initialize Connection Request PDU (ICReq)".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct InitializeRequest {
-    /// CH.
-    pub common: CommonHeader,
-    /// PFV: version of the PDU formats, 0.
-    pub format_version: U16,
-    /// HPDA: how the host wants the data of C2HData aligned, in units of 4 bytes, counted from
-    /// zero; 0..=31.
-    pub host_alignment: u8,
-    /// DGST: `ENABLE_*`, the digests the host wants.
-    pub digests: u8,
-    /// MAXR2T: how many R2Ts of one command may be outstanding, counted from zero.
-    pub max_r2t: U32,
-    reserved: [u8; 112],
-}
-const _: () = assert!(size_of::<InitializeRequest>() == 128);
-const _: () = assert!(offset_of!(InitializeRequest, format_version) == 8);
-const _: () = assert!(offset_of!(InitializeRequest, host_alignment) == 10);
-const _: () = assert!(offset_of!(InitializeRequest, digests) == 11);
-const _: () = assert!(offset_of!(InitializeRequest, max_r2t) == 12);
+wire! {
+    /// ICReq: the host opens the connection.
+    ///
+    /// 128 bytes, little-endian; never with digests.
+    /// Source: NVMe/TCP Transport Specification, "Initialize Connection Request PDU (ICReq)".
+    pub struct InitializeRequest: 128 bytes {
+        /// CH.
+        pub common: CommonHeader,
+        /// PFV: version of the PDU formats, 0.
+        pub format_version @ 8: U16,
+        /// HPDA: how the host wants the data of C2HData aligned, in units of 4 bytes, counted from
+        /// zero; 0..=31.
+        pub host_alignment @ 10: u8,
+        /// DGST: `ENABLE_*`, the digests the host wants.
+        pub digests @ 11: u8,
+        /// MAXR2T: how many R2Ts of one command may be outstanding, counted from zero.
+        pub max_r2t @ 12: U32,
+        reserved: [u8; 112],
+    }
 
-/// ICResp: the controller's answer to ICReq.
-///
-/// 128 bytes, little-endian; never with digests.
-/// Source: NVMe/TCP Transport Specification, "Initialize Connection Response PDU (ICResp)".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct InitializeResponse {
-    /// CH.
-    pub common: CommonHeader,
-    /// PFV: version of the PDU formats, 0.
-    pub format_version: U16,
-    /// CPDA: how the controller wants the data of CapsuleCmd and H2CData aligned, as HPDA.
-    pub controller_alignment: u8,
-    /// DGST: `ENABLE_*`, the digests both sides use from now on.
-    pub digests: u8,
-    /// MAXH2CDATA: the most data one H2CData may carry, in bytes; at least 4096, a multiple of 4.
-    pub max_h2c_bytes: U32,
-    reserved: [u8; 112],
-}
-const _: () = assert!(size_of::<InitializeResponse>() == 128);
-const _: () = assert!(offset_of!(InitializeResponse, controller_alignment) == 10);
-const _: () = assert!(offset_of!(InitializeResponse, digests) == 11);
-const _: () = assert!(offset_of!(InitializeResponse, max_h2c_bytes) == 12);
+    /// ICResp: the controller's answer to ICReq.
+    ///
+    /// 128 bytes, little-endian; never with digests.
+    /// Source: NVMe/TCP Transport Specification, "Initialize Connection Response PDU (ICResp)".
+    pub struct InitializeResponse: 128 bytes {
+        /// CH.
+        pub common: CommonHeader,
+        /// PFV: version of the PDU formats, 0.
+        pub format_version: U16,
+        /// CPDA: how the controller wants the data of CapsuleCmd and H2CData aligned, as HPDA.
+        pub controller_alignment @ 10: u8,
+        /// DGST: `ENABLE_*`, the digests both sides use from now on.
+        pub digests @ 11: u8,
+        /// MAXH2CDATA: the most data one H2CData may carry, in bytes; at least 4096, a multiple of
+        /// 4.
+        pub max_h2c_bytes @ 12: U32,
+        reserved: [u8; 112],
+    }
 
-/// H2CTermReq and C2HTermReq: one side ends the connection; up to 128 bytes of the offending header
-/// follow.
-///
-/// 24 bytes, little-endian; never with digests.
-/// Source: NVMe/TCP Transport Specification, "Host to Controller Terminate Connection Request PDU".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct TerminateRequest {
-    /// CH.
-    pub common: CommonHeader,
-    /// FES: why; a [`crate::Breach`] says what the numbers mean.
-    pub status: U16,
-    /// FEI: more about it; the offset of the wrong field for some reasons.
-    pub information: U32,
-    reserved: [u8; 10],
-}
-const _: () = assert!(size_of::<TerminateRequest>() == 24);
-const _: () = assert!(offset_of!(TerminateRequest, status) == 8);
-const _: () = assert!(offset_of!(TerminateRequest, information) == 10);
+    /// H2CTermReq and C2HTermReq: one side ends the connection; up to 128 bytes of the offending
+    /// header follow.
+    ///
+    /// 24 bytes, little-endian; never with digests.
+    /// Source: NVMe/TCP Transport Specification, "Host to Controller Terminate Connection Request
+    /// PDU".
+    pub struct TerminateRequest: 24 bytes {
+        /// CH.
+        pub common: CommonHeader,
+        /// FES: why; a [`crate::Breach`] says what the numbers mean.
+        pub status @ 8: U16,
+        /// FEI: more about it; the offset of the wrong field for some reasons.
+        pub information @ 10: U32,
+        reserved: [u8; 10],
+    }
 
-/// CapsuleCmd without its data.
-///
-/// 72 bytes, little-endian.
-/// Source: NVMe/TCP Transport Specification, "Command Capsule PDU (CapsuleCmd)".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct CommandHeader {
-    /// CH.
-    pub common: CommonHeader,
-    /// CCSQE: the submission entry.
-    pub entry: [u8; 64],
-}
-const _: () = assert!(size_of::<CommandHeader>() == 72 && offset_of!(CommandHeader, entry) == 8);
+    /// CapsuleCmd without its data.
+    ///
+    /// 72 bytes, little-endian.
+    /// Source: NVMe/TCP Transport Specification, "Command Capsule PDU (CapsuleCmd)".
+    pub struct CommandHeader: 72 bytes {
+        /// CH.
+        pub common: CommonHeader,
+        /// CCSQE: the submission entry.
+        pub entry @ 8: [u8; 64],
+    }
 
-/// CapsuleResp.
-///
-/// 24 bytes, little-endian.
-/// Source: NVMe/TCP Transport Specification, "Response Capsule PDU (CapsuleResp)".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ResponseHeader {
-    /// CH.
-    pub common: CommonHeader,
-    /// RCCQE: the completion entry.
-    pub entry: [u8; 16],
-}
-const _: () = assert!(size_of::<ResponseHeader>() == 24 && offset_of!(ResponseHeader, entry) == 8);
+    /// CapsuleResp.
+    ///
+    /// 24 bytes, little-endian.
+    /// Source: NVMe/TCP Transport Specification, "Response Capsule PDU (CapsuleResp)".
+    pub struct ResponseHeader: 24 bytes {
+        /// CH.
+        pub common: CommonHeader,
+        /// RCCQE: the completion entry.
+        pub entry @ 8: [u8; 16],
+    }
 
-/// H2CData and C2HData: a piece of a command's data follows.
-///
-/// 24 bytes, little-endian.
-/// Source: NVMe/TCP Transport Specification, "Host To Controller Data Transfer PDU (H2CData)" and
-/// "Controller To Host Data Transfer PDU (C2HData)".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct DataHeader {
-    /// CH.
-    pub common: CommonHeader,
-    /// CCCID: whose data.
-    pub command_id: U16,
-    /// TTAG of H2CData: quoted from the R2T. Reserved in C2HData.
-    pub transfer_tag: U16,
-    /// DATAO: from the start of the command's data, in bytes.
-    pub offset_bytes: U32,
-    /// DATAL: the data in this PDU, in bytes.
-    pub data_bytes: U32,
-    reserved: [u8; 4],
-}
-const _: () = assert!(size_of::<DataHeader>() == 24);
-const _: () = assert!(offset_of!(DataHeader, command_id) == 8);
-const _: () = assert!(offset_of!(DataHeader, transfer_tag) == 10);
-const _: () = assert!(offset_of!(DataHeader, offset_bytes) == 12);
-const _: () = assert!(offset_of!(DataHeader, data_bytes) == 16);
+    /// H2CData and C2HData: a piece of a command's data follows.
+    ///
+    /// 24 bytes, little-endian.
+    /// Source: NVMe/TCP Transport Specification, "Host To Controller Data Transfer PDU (H2CData)"
+    /// and "Controller To Host Data Transfer PDU (C2HData)".
+    pub struct DataHeader: 24 bytes {
+        /// CH.
+        pub common: CommonHeader,
+        /// CCCID: whose data.
+        pub command_id @ 8: U16,
+        /// TTAG of H2CData: quoted from the R2T. Reserved in C2HData.
+        pub transfer_tag @ 10: U16,
+        /// DATAO: from the start of the command's data, in bytes.
+        pub offset_bytes @ 12: U32,
+        /// DATAL: the data in this PDU, in bytes.
+        pub data_bytes @ 16: U32,
+        reserved: [u8; 4],
+    }
 
-/// R2T: the controller asks the host for one piece of a write's data.
-///
-/// 24 bytes, little-endian.
-/// Source: NVMe/TCP Transport Specification, "Ready to Transfer PDU (R2T)".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct R2tHeader {
-    /// CH.
-    pub common: CommonHeader,
-    /// CCCID: whose data.
-    pub command_id: U16,
-    /// TTAG: quoted back by every H2CData.
-    pub transfer_tag: U16,
-    /// R2TO: from the start of the command's data, in bytes.
-    pub offset_bytes: U32,
-    /// R2TL: how much is asked for, in bytes.
-    pub data_bytes: U32,
-    reserved: [u8; 4],
+    /// R2T: the controller asks the host for one piece of a write's data.
+    ///
+    /// 24 bytes, little-endian.
+    /// Source: NVMe/TCP Transport Specification, "Ready to Transfer PDU (R2T)".
+    pub struct R2tHeader: 24 bytes {
+        /// CH.
+        pub common: CommonHeader,
+        /// CCCID: whose data.
+        pub command_id: U16,
+        /// TTAG: quoted back by every H2CData.
+        pub transfer_tag @ 10: U16,
+        /// R2TO: from the start of the command's data, in bytes.
+        pub offset_bytes @ 12: U32,
+        /// R2TL: how much is asked for, in bytes.
+        pub data_bytes @ 16: U32,
+        reserved: [u8; 4],
+    }
 }
-const _: () = assert!(size_of::<R2tHeader>() == 24);
-const _: () = assert!(offset_of!(R2tHeader, transfer_tag) == 10);
-const _: () = assert!(offset_of!(R2tHeader, offset_bytes) == 12);
-const _: () = assert!(offset_of!(R2tHeader, data_bytes) == 16);
 
 impl InitializeRequest {
     /// An ICReq; `max_r2t` is a plain count here.

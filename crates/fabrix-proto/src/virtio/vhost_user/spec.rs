@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::virtio::inflight::Shape;
 use crate::virtio::queue::SIZE_MAX;
@@ -21,18 +21,17 @@ pub const QUEUES_MAX: usize = 16;
 /// Most regions of memory.
 pub const REGIONS_MAX: usize = 8;
 
-/// What every message begins with. 12 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Head {
-    /// What it is: [`request`].
-    pub request: u32,
-    /// Version, and whether it is an answer or wants one.
-    pub flags: u32,
-    /// Bytes of the body.
-    pub bytes: u32,
+native! {
+    /// What every message begins with. 12 bytes.
+    pub struct Head: 12 bytes {
+        /// What it is: [`request`].
+        pub request: u32,
+        /// Version, and whether it is an answer or wants one.
+        pub flags: u32,
+        /// Bytes of the body.
+        pub bytes: u32,
+    }
 }
-const _: () = assert!(size_of::<Head>() == 12);
 
 pub(super) const VERSION: u32 = 1;
 pub(super) const VERSION_MASK: u32 = 3;
@@ -90,53 +89,44 @@ pub mod protocol {
     pub const INFLIGHT_SHMFD: u64 = 1 << 12;
 }
 
-/// A region of the guest's memory. 32 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Region {
-    /// Where the guest has it.
-    pub guest: u64,
-    /// How many bytes.
-    pub bytes: u64,
-    /// Where the monitor has it.
-    pub user: u64,
-    /// Where it begins in the file beside the message.
-    pub offset: u64,
-}
-const _: () = assert!(size_of::<Region>() == 32);
+native! {
+    /// A region of the guest's memory. 32 bytes.
+    pub struct Region: 32 bytes {
+        /// Where the guest has it.
+        pub guest: u64,
+        /// How many bytes.
+        pub bytes: u64,
+        /// Where the monitor has it.
+        pub user: u64,
+        /// Where it begins in the file beside the message.
+        pub offset: u64,
+    }
 
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
-pub(super) struct RingState {
-    pub(super) index: u32,
-    pub(super) value: u32,
-}
+    pub(super) struct RingState: 8 bytes {
+        pub(super) index: u32,
+        pub(super) value: u32,
+    }
 
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
-pub(super) struct RingAddresses {
-    pub(super) index: u32,
-    pub(super) flags: u32,
-    pub(super) descriptors: u64,
-    pub(super) used: u64,
-    pub(super) available: u64,
-    pub(super) log: u64,
-}
-const _: () = assert!(size_of::<RingAddresses>() == 40);
+    pub(super) struct RingAddresses: 40 bytes {
+        pub(super) index: u32,
+        pub(super) flags: u32,
+        pub(super) descriptors: u64,
+        pub(super) used: u64,
+        pub(super) available: u64,
+        pub(super) log: u64,
+    }
 
-/// A record of what is in progress. 24 bytes, of which the last four mean nothing.
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(super) struct Inflight {
-    /// Bytes of the record; the back end's to say.
-    pub(super) bytes: u64,
-    /// Where it begins in its file.
-    pub(super) offset: u64,
-    pub(super) queues: u16,
-    pub(super) entries: u16,
-    padding: [u8; 4],
+    /// A record of what is in progress. 24 bytes, of which the last four mean nothing.
+    pub(super) struct Inflight: 24 bytes {
+        /// Bytes of the record; the back end's to say.
+        pub(super) bytes: u64,
+        /// Where it begins in its file.
+        pub(super) offset: u64,
+        pub(super) queues: u16,
+        pub(super) entries: u16,
+        padding: [u8; 4],
+    }
 }
-const _: () = assert!(size_of::<Inflight>() == 24);
 
 impl Inflight {
     /// As it came, whose queues and entries are some that can be.

@@ -6,19 +6,14 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6 "NVMe/TCP PDU Definitions".
 
-use core::mem::{offset_of, size_of};
-
 use zerocopy::byteorder::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Pass;
 
-/// The kind of a PDU, its first byte. Open: a peer may send any value.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-#[repr(transparent)]
-pub struct PduType(pub u8);
+wire! {
+    /// The kind of a PDU, its first byte. Open: a peer may send any value.
+    pub struct PduType(pub u8);
+}
 
 impl PduType {
     /// ICReq: the host's first PDU, its wishes for the connection.
@@ -39,23 +34,6 @@ impl PduType {
     pub const CONTROLLER_DATA: Self = Self(0x07);
     /// R2T: the controller asks for a piece of a write's data.
     pub const READY_TO_TRANSFER: Self = Self(0x09);
-
-    /// The standard's name of the PDU, for messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::INITIALIZE_REQUEST => "ICReq",
-            Self::INITIALIZE_RESPONSE => "ICResp",
-            Self::HOST_TERMINATE => "H2CTermReq",
-            Self::CONTROLLER_TERMINATE => "C2HTermReq",
-            Self::COMMAND => "CapsuleCmd",
-            Self::RESPONSE => "CapsuleResp",
-            Self::HOST_DATA => "H2CData",
-            Self::CONTROLLER_DATA => "C2HData",
-            Self::READY_TO_TRANSFER => "R2T",
-            _ => "unknown PDU",
-        }
-    }
 
     /// The length that the header of this PDU must have (HLEN), in bytes; `None` for an unknown
     /// kind.
@@ -89,30 +67,24 @@ pub const ENABLE_HEADER_DIGEST: u8 = 1 << 0;
 /// DGST of ICReq and ICResp: data digests are used (DDGST_ENABLE).
 pub const ENABLE_DATA_DIGEST: u8 = 1 << 1;
 
-/// What every PDU begins with (CH).
-///
-/// 8 bytes, little-endian.
-/// Source: NVMe/TCP Transport Specification, "PDU Common Header (CH)".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct CommonHeader {
-    /// PDU-Type.
-    pub pdu_type: PduType,
-    /// FLAGS: `FLAG_*`, by kind.
-    pub flags: u8,
-    /// HLEN: the header without its digest, in bytes.
-    pub header_bytes: u8,
-    /// PDO: where the data begins, in bytes from the first byte of the PDU.
-    pub data_offset: u8,
-    /// PLEN: the whole PDU with digests, padding and data, in bytes.
-    pub total_bytes: U32,
+wire! {
+    /// What every PDU begins with (CH).
+    ///
+    /// 8 bytes, little-endian.
+    /// Source: NVMe/TCP Transport Specification, "PDU Common Header (CH)".
+    pub struct CommonHeader: COMMON_BYTES bytes {
+        /// PDU-Type.
+        pub pdu_type: PduType,
+        /// FLAGS: `FLAG_*`, by kind.
+        pub flags: u8,
+        /// HLEN: the header without its digest, in bytes.
+        pub header_bytes @ 2: u8,
+        /// PDO: where the data begins, in bytes from the first byte of the PDU.
+        pub data_offset @ 3: u8,
+        /// PLEN: the whole PDU with digests, padding and data, in bytes.
+        pub total_bytes @ 4: U32,
+    }
 }
-const _: () = assert!(size_of::<CommonHeader>() == COMMON_BYTES);
-const _: () = assert!(offset_of!(CommonHeader, header_bytes) == 2);
-const _: () = assert!(offset_of!(CommonHeader, data_offset) == 3);
-const _: () = assert!(offset_of!(CommonHeader, total_bytes) == 4);
 
 impl CommonHeader {
     /// The common header of a PDU of this kind without data; an unknown kind counts as 24 bytes
@@ -244,6 +216,7 @@ pub const MAX_ALIGNMENT: u8 = 31;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::IntoBytes;
 
     #[test]
     fn data_begins_after_the_header_and_its_digest() {

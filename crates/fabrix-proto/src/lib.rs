@@ -1,9 +1,8 @@
-//! What the bytes mean: protocols as machines without I/O.
+//! Storage protocols as state machines without I/O.
 //!
-//! This crate knows the standards (NVMe, NVMe over Fabrics, and what follows) and nothing else. It
-//! touches no socket, no clock, no source of randomness and never sees the user's data: a driver
-//! moves bytes and tells a [`Machine`] about them, time comes in as an argument, checksums as a
-//! function. It does not know what a disk is.
+//! This crate implements the standards and nothing else. It has no socket, no clock and no source
+//! of randomness, and never sees the user's data. A driver moves bytes and calls a [`Machine`].
+//! Time is an argument, and checksums are a function. Disks are unknown here.
 //!
 //! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP
 //! transport below `nvme::tcp`; [`iscsi`] the target's side of an iSCSI connection; [`scsi`] the
@@ -39,21 +38,21 @@ pub use violation::{Breach, Violation};
 
 use core::time::Duration;
 
-/// One place in a connection's table of commands in progress.
+/// Index in a connection's table of commands in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u16);
 
-/// CRC32C (Castagnoli, initial value all ones, final inversion) over the bytes given.
+/// CRC32C of bytes (Castagnoli, initial value all ones, final inversion).
 ///
-/// Handed to a machine at construction, because this crate has no CPU features of its own.
+/// The caller passes the function to a machine, because this crate has no CPU features of its own.
 pub type Crc32c = fn(&[u8]) -> u32;
 
-/// A point on a monotonic clock, in nanoseconds from an origin that only the caller knows.
+/// Time on a monotonic clock, in nanoseconds from the caller's origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// This point and `milliseconds` more; the end of time when that is past it.
+    /// Time `milliseconds` later, saturating.
     #[must_use]
     pub const fn plus_ms(self, milliseconds: u64) -> Self {
         Self(
@@ -62,7 +61,7 @@ impl Nanos {
         )
     }
 
-    /// This point and `duration` more; the end of time when that is past it.
+    /// Time `duration` later, saturating.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(
@@ -71,40 +70,39 @@ impl Nanos {
         )
     }
 
-    /// Nanoseconds from `earlier` to here, zero when `earlier` is later.
+    /// Nanoseconds since `earlier`. Zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// What a machine needs next from its peer: the destination of the next bytes.
+/// Destination of the next received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Hand over so many bytes, contiguous, with what has arrived behind them, to
+    /// The caller passes at least this many contiguous bytes, with all that arrived behind them, to
     /// [`Machine::header`].
     Header {
-        /// How many bytes, never zero.
+        /// Number of bytes, never zero.
         bytes: usize,
     },
-    /// Put the next bytes into a slot's payload, then call [`Machine::payload`].
+    /// The caller puts the next bytes into a slot's payload, then calls [`Machine::payload`].
     Payload {
-        /// Whose payload.
+        /// Slot of the payload.
         slot: Slot,
-        /// Where in it, in bytes.
+        /// Offset in the payload, in bytes.
         offset: u32,
-        /// How many bytes, never zero; the result of the pass is not counted.
+        /// Number of bytes, never zero, without the result of the pass.
         bytes: u32,
-        /// What the driver computes over the payload; it compares the result with the one that
-        /// arrives.
+        /// Pass over the payload. The driver compares its result with the received one.
         pass: Pass,
     },
-    /// Nothing any more: the connection is over.
+    /// Nothing. The connection is over.
     Closed,
 }
 
 impl Want {
-    /// How many bytes of a header are wanted; none when it is something else.
+    /// Number of wanted header bytes. Zero if the machine wants payload or nothing.
     fn header_bytes(self) -> usize {
         match self {
             Self::Header { bytes } => bytes,
@@ -113,27 +111,27 @@ impl Want {
     }
 }
 
-/// What is computed over payload while it moves, and where the result stands on the wire.
+/// Computation over moving payload, whose result follows the payload on the wire.
 ///
-/// A machine names the pass, the driver computes it: the machine never sees the payload.
+/// The machine names the pass and the driver computes it, because the machine never sees payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pass {
     /// Nothing.
     #[default]
     None,
-    /// CRC32C of the payload and of its filling up to a multiple of [`Machine::PAYLOAD_UNIT`]. The
-    /// result follows them in 4 bytes, little-endian.
+    /// CRC32C of the payload and its padding up to a multiple of [`Machine::PAYLOAD_UNIT`]. The
+    /// result follows in 4 bytes, little-endian.
     Crc32c,
 }
 
 impl Pass {
-    /// The pass of a connection that has data digests, or has none.
+    /// Pass of a connection with or without data digests.
     #[must_use]
     pub const fn of_digest(used: bool) -> Self {
         if used { Self::Crc32c } else { Self::None }
     }
 
-    /// Bytes of the result behind the payload.
+    /// Length in bytes of the result behind the payload.
     #[must_use]
     pub const fn trailer_bytes(self) -> usize {
         match self {
@@ -143,22 +141,22 @@ impl Pass {
     }
 }
 
-/// What a machine did with bytes that arrived.
+/// Bytes that a machine has consumed, and the resulting event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consumed<E> {
-    /// So many of them are done with, at least those that it wanted.
+    /// Number of consumed bytes, at least the wanted number.
     pub bytes: usize,
-    /// What they meant.
+    /// Event, if the bytes caused one.
     pub event: Option<E>,
 }
 
-/// Where a machine puts what is to be sent, in order.
+/// Destination of what a machine sends, in order.
 pub trait Sink {
-    /// Send these bytes, with which a PDU begins; they are copied before the call returns.
+    /// Sends these bytes, with which a PDU begins. They are copied before the call returns.
     fn bytes(&mut self, bytes: &[u8]);
 
-    /// Send `bytes` of a slot's payload from `offset`, filled with zeros to a multiple of
-    /// [`Machine::PAYLOAD_UNIT`], and the result of `pass` over all that.
+    /// Sends `bytes` of a slot's payload from `offset`, padded with zeroes to a multiple of
+    /// [`Machine::PAYLOAD_UNIT`], and the result of `pass` over payload and padding.
     fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass);
 }
 
@@ -174,43 +172,44 @@ impl<S: Sink> Sink for &mut S {
     }
 }
 
-/// One side of one connection, as pure state.
+/// One side of one connection as a state machine without I/O.
 ///
-/// There is no queue of events and no allocation per PDU: every call yields at most one event.
-/// After an error [`want`](Machine::want) is [`Want::Closed`] for ever.
+/// Every call returns at most one event, and no PDU causes an allocation. After an error
+/// [`want`](Machine::want) returns [`Want::Closed`] forever.
 pub trait Machine {
-    /// What the machine tells its owner.
+    /// Event for the owner.
     type Event;
 
-    /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to
-    /// the next one, before the result of the pass, which covers them. They do not count in
-    /// [`Want::Payload`] and [`Sink::payload`].
+    /// Unit of payload on the wire in bytes. The driver sends or skips zeroes up to the next
+    /// multiple. The pass covers these zeroes, but [`Want::Payload`] and [`Sink::payload`] do not
+    /// count them.
     const PAYLOAD_UNIT: u32 = 1;
 
-    /// Says the next piece of payload that the peer has asked for and that was not said yet; gives
-    /// how many bytes of it, 0 when there is none. For the side that asks: its owner calls this
-    /// when there is room, so that what it says of its own accord need not wait behind all that.
+    /// Sends the next payload that the peer has requested. Returns its length in bytes, 0 when no
+    /// payload is requested. The owner calls this when the send queue has room, so that new
+    /// commands need not wait behind requested data.
     fn send_data<S: Sink>(&mut self, _out: &mut S) -> u32 {
         0
     }
 
-    /// The next bytes, and where they belong.
+    /// Destination of the next received bytes.
     fn want(&self) -> Want;
 
-    /// Takes the bytes that [`Want::Header`] asked for from the start of `arrived`, and may take
-    /// what lies behind them: a header whose length its first bytes tell is then read at once. It
-    /// takes nothing that follows its event.
+    /// Consumes the bytes that [`Want::Header`] requests from the start of `arrived`. It may also
+    /// consume bytes behind them, if the first bytes state the length of a header. It consumes
+    /// nothing behind its event.
     ///
     /// # Errors
-    /// The peer broke the rules; the connection ends, best after [`terminate`](Machine::terminate).
+    /// The peer has violated the protocol. The connection ends, if possible with
+    /// [`terminate`](Machine::terminate).
     fn header<S: Sink>(
         &mut self,
         arrived: &[u8],
         out: &mut S,
     ) -> Result<Consumed<Self::Event>, Violation>;
 
-    /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when the
-    /// result of the pass differs.
+    /// Processes the arrival of the payload that [`Want::Payload`] requested. `intact` is false if
+    /// the result of the pass differs.
     ///
     /// # Errors
     /// As for [`header`](Machine::header).
@@ -220,7 +219,7 @@ pub trait Machine {
         out: &mut S,
     ) -> Result<Option<Self::Event>, Violation>;
 
-    /// Says the standard's goodbye for `violation`; after it [`want`](Machine::want) is
-    /// [`Want::Closed`].
+    /// Sends the termination request of the standard for `violation`. Afterwards
+    /// [`want`](Machine::want) returns [`Want::Closed`].
     fn terminate<S: Sink>(&mut self, violation: &Violation, out: &mut S);
 }

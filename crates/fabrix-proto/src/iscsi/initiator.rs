@@ -47,66 +47,64 @@ use super::pdu::{AsyncEvent, BHS_BYTES, BasicHeader, Digests, IMMEDIATE, LoginRe
 use super::text::{TextBuffer, TextError};
 use crate::{Slot, Violation};
 
-/// How a task's data moves, seen from the initiator.
+/// Data movement of a task, seen from the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// It has none.
+    /// The task has no data.
     None,
-    /// The slot's data goes to the target.
+    /// The initiator sends the slot's data.
     Write {
-        /// How much, in bytes.
+        /// Length in bytes.
         bytes: u32,
     },
-    /// The target's data goes to the slot.
+    /// The target sends data into the slot.
     Read {
-        /// How much at most, in bytes.
+        /// Maximum length in bytes.
         bytes: u32,
     },
 }
 
-/// What happened, for the owner.
+/// Event for the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The session has begun: commands may be sent, as far as the target's window goes.
+    /// The session has begun. Commands may be sent as far as the target's window allows.
     LoggedIn,
-    /// There will be no session; the connection is over.
+    /// The login has failed. The connection is over.
     LoginFailed(Box<LoginFailure>),
-    /// A task was answered, and its slot is free. Sense data, if there are any, are in
-    /// [`Initiator::sense`].
+    /// A task has ended, and its slot is free. [`Initiator::sense`] returns its sense data, if any.
     Completed {
-        /// Which one.
+        /// Slot of the task.
         slot: Slot,
-        /// How it ended.
+        /// Outcome of the task.
         outcome: TaskOutcome,
     },
-    /// The target takes commands again, after one was refused for want of room.
+    /// The window is open again, after it was too full for a command.
     WindowOpened,
-    /// Our ping was answered.
+    /// The target has answered a ping.
     Pong,
     /// The answer to [`Initiator::send_targets`] is in [`Initiator::targets`].
     Text,
-    /// The target says something unasked.
+    /// The target has sent an Asynchronous Message.
     Said(AsyncEvent),
-    /// The target has ended tasks that were not asked to end (event 5): none of them will be
-    /// answered.
+    /// The target has terminated all tasks of its own accord (event 5) and answers none of them.
     TasksEnded,
-    /// The target did not take a PDU of ours, for this reason.
+    /// The target has rejected a PDU for this reason.
     Rejected(u8),
-    /// Our logout was answered; the connection is over.
+    /// The target has answered the logout. The connection is over.
     LoggedOut,
 }
 
-/// How a task ended.
+/// Outcome of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskOutcome {
-    /// `false`: the target could not carry it out, and `status` means nothing.
+    /// False if the target could not execute the command. `status` is then invalid.
     pub delivered: bool,
     /// SCSI status.
     pub status: u8,
-    /// How much data has moved, less what the target says has not; a command that ended well with
-    /// less than it has is the owner's to refuse.
+    /// Length in bytes of the moved data, less the residual that the target reports. The owner has
+    /// to refuse a successful command with less data than it needs.
     pub data_bytes: u32,
-    /// `false`: data of this task, or its sense data, did not match their digest.
+    /// False if data or sense data of this task did not match the digest.
     pub intact: bool,
 }
 
@@ -121,30 +119,30 @@ pub struct Initiator {
     cmd_sn: u32,
     max_cmd_sn: u32,
     exp_stat_sn: u32,
-    /// A command was refused because the window was closed.
+    /// True after a command was refused because the window was closed.
     shut_out: bool,
     tasks: TaskTable,
     sense: [u8; SENSE_BYTES_MAX],
     sense_bytes: usize,
     text: TextBuffer,
-    /// Pings of the target that are still answered before the next [`Initiator::renew`].
+    /// Number of pings that are answered before the next [`Initiator::renew`].
     pings_left: u8,
     tags: u16,
 }
 
-/// Where the connection is.
+/// State of the connection.
 enum ConnectionState {
     Login(Box<Login>),
     FullFeature,
 }
 
-/// What becomes of a header.
+/// Result of processing a header.
 type Received = framing::Received<Event>;
-/// What becomes of a header with all its data.
+/// Result of processing a header with all its data.
 type Outcome = Result<Option<Event>, Fault>;
 
 impl Received {
-    /// An event, and no data segment that anybody wants.
+    /// An event. The PDU has no data segment to receive.
     fn skipped(event: Option<Event>) -> Self {
         let segment = Segment::Skipped;
         Self { event, segment }
@@ -152,8 +150,8 @@ impl Received {
 }
 
 impl Initiator {
-    /// A connection on which no byte has passed; `start` sends the first. At most 4096 slots are
-    /// used.
+    /// A connection without traffic. `start` sends the first PDU. The number of slots is limited to
+    /// 4096.
     #[must_use]
     pub fn new(max_slots: u16, login: LoginConfig) -> Self {
         Self {
@@ -182,13 +180,13 @@ impl Initiator {
         }
     }
 
-    /// Whether the session has begun and is not over.
+    /// Whether the session has begun and has not ended.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.state, ConnectionState::FullFeature) && !self.closed
     }
 
-    /// What both sides agreed on; the standard's defaults before that.
+    /// Negotiated parameters, or the standard's defaults before the negotiation.
     #[must_use]
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters
@@ -200,15 +198,15 @@ impl Initiator {
         &self.sense[..self.sense_bytes]
     }
 
-    /// The targets of the text that came with [`Event::Text`].
+    /// Targets in the text of [`Event::Text`].
     ///
     /// # Errors
-    /// It has not the form of such a list.
+    /// The text is not a list of targets.
     pub fn targets(&self) -> Result<Vec<DiscoveredTarget>, TextError> {
         targets::read(self.text.bytes())
     }
 
-    /// How many slots hold a task that is not answered.
+    /// Number of slots with unanswered tasks.
     #[must_use]
     pub fn slots_in_use(&self) -> usize {
         self.tasks.in_use()
@@ -241,7 +239,7 @@ impl Initiator {
         fault.violation(&self.bhs)
     }
 
-    /// Frees a slot and says how its task ended.
+    /// Frees a slot and returns the outcome of its task.
     fn complete(&mut self, slot: Slot, delivered: bool, status: u8, residual: u32) -> Event {
         let Task {
             moved,
@@ -304,21 +302,21 @@ impl Endpoint for Initiator {
         self.data_arrived(piece, intact)
     }
 
-    /// iSCSI has no goodbye of an initiator: the connection just ends.
+    /// An initiator just closes the connection. iSCSI has no PDU for a violation by the target.
     fn terminate<F: Framing>(&mut self, _violation: &Violation, _out: &mut F) {
         self.closed = true;
     }
 }
 
-/// The most sense data that are kept, in bytes.
+/// Maximum length in bytes of the sense data that is kept.
 const SENSE_BYTES_MAX: usize = 252;
-/// Slot numbers beyond this would not leave room for tags that belong to none.
+/// Maximum number of slots. Some task tags remain that belong to no slot.
 const MAX_SLOTS: u16 = 4096;
-/// Pings of the target that are answered without a [`Initiator::renew`] in between; honest ones
-/// come every few seconds.
+/// Number of pings that are answered between two calls of [`Initiator::renew`]. An honest target
+/// sends one every few seconds.
 const PINGS_ANSWERED: u8 = 64;
-/// The longest list of targets that is taken, in bytes: some thousands of them.
+/// Maximum length in bytes of a list of targets: room for some thousands.
 const LIST_BYTES_MAX: usize = 512 << 10;
 const LIST_PDUS_MAX: u8 = 255;
-/// The task tag of a login, which has the connection to itself.
+/// Task tag of the login. No other task exists during a login.
 const LOGIN_TAG: u32 = 0;

@@ -54,26 +54,27 @@ use super::pdu::{
 use super::serial::Window;
 use crate::{Claim, Nanos, Slot, Violation};
 
-/// What one connection may use. Decided by the adapter before the first byte.
+/// Limits of one connection. The adapter sets them before the first byte arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLimits {
-    /// Commands in progress that took a CmdSN: the window. At least 1.
+    /// Maximum number of commands in progress that took a CmdSN (the window). At least 1.
     pub window: u16,
-    /// Immediate commands in progress beside them; one more is rejected. At least 1.
+    /// Maximum number of immediate commands in progress. The target rejects further ones. At least
+    /// 1.
     pub immediate: u16,
-    /// Data of one write, in bytes; a command that has more is answered with INVALID FIELD IN CDB.
+    /// Maximum data length of one write in bytes. A longer command is answered with INVALID FIELD
+    /// IN CDB.
     pub max_write_bytes: u32,
-    /// A write whose data came with it is handed out as `Inline` up to this, in bytes: the driver
-    /// then holds it in one piece where it was received. More comes as `Fetch`, into the slot's
-    /// memory.
+    /// Maximum length in bytes of immediate data that the adapter gets as `Inline`, in one piece in
+    /// the receive buffer. Longer writes are handed out as `Fetch` and need the slot's memory.
     pub max_inline_bytes: u32,
-    /// What the target wishes in the negotiation.
+    /// Values that the target proposes in the negotiation.
     pub wishes: Wishes,
-    /// How long a login may take, in milliseconds.
+    /// Time limit of a login in milliseconds.
     pub login_ms: u64,
-    /// After how long a silent initiator is pinged, in milliseconds.
+    /// Time in milliseconds after which a silent initiator is pinged.
     pub ping_idle_ms: u64,
-    /// How long its answer may take, in milliseconds.
+    /// Time limit in milliseconds for the answer to a ping.
     pub ping_answer_ms: u64,
 }
 
@@ -101,89 +102,90 @@ impl TargetLimits {
     }
 }
 
-/// How a command's data moves.
+/// Data movement of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// It has none.
+    /// The command has no data.
     None,
-    /// It came with the command, all of it, and is in the slot.
+    /// All data came with the command and is in the slot.
     Inline {
-        /// How much, in bytes.
+        /// Length in bytes.
         bytes: u32,
     },
-    /// The initiator has it: `fetch` asks for what does not come by itself.
+    /// The initiator has the data. `fetch` requests what is not sent unsolicited.
     Fetch {
-        /// How much, in bytes.
+        /// Length in bytes.
         bytes: u32,
-        /// Some of it comes unasked, right behind this event: the slot must have its memory before
-        /// the driver goes on.
+        /// Whether unsolicited data follows this event directly. The slot needs its memory before
+        /// the driver continues.
         arriving: bool,
     },
-    /// The initiator expects it: `answer` sends it.
+    /// The initiator expects data, and `answer` sends it.
     Send {
-        /// How much at most, in bytes.
+        /// Maximum length in bytes.
         bytes: u32,
     },
 }
 
-/// What happened, for the adapter.
+/// Event for the adapter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody wants to log in: `Target::leading` says who, `Target::admit` answers.
+    /// An initiator wants to log in. `Target::leading` names the initiator, and `Target::admit`
+    /// answers.
     Authorize,
-    /// It has proved what it must. The owner ends an older session of the same initiator and ISID
-    /// first, and answers with `Target::enter`: who proves nothing has no effect on the sessions of
-    /// others.
+    /// The initiator is authenticated. The owner first ends an older session of the same initiator
+    /// and ISID, then calls `Target::enter`. An initiator that is not authenticated therefore has
+    /// no effect on the sessions of others.
     Proved,
-    /// The login has failed; the initiator has been told, and the connection is over.
+    /// The login has failed. The initiator has received the reason, and the connection is over.
     LoginFailed(Refusal),
-    /// The session begins: `Target::session` has its values.
+    /// The session has begun. `Target::session` returns its parameters.
     LoggedIn,
-    /// A command has come.
+    /// A command has arrived.
     Command {
         /// The claim on its slot, until it is answered or aborted.
         claim: Claim,
-        /// The first 16 bytes of the CDB; longer ones are refused by the machine.
+        /// First 16 bytes of the CDB. The target refuses longer CDBs.
         cdb: [u8; 16],
         /// The logical unit.
         lun: Lun,
-        /// How it is to be ordered.
+        /// Task attribute.
         attribute: TaskAttribute,
-        /// How its data moves.
+        /// Data movement.
         transfer: Transfer,
-        /// `false`: its immediate data does not match its digest. It must not be executed, and is
-        /// answered with [`SENSE_CRC_ERROR`].
+        /// False if the immediate data does not match its digest. The adapter must not execute the
+        /// command and answers with [`SENSE_CRC_ERROR`].
         intact: bool,
     },
     /// All data of a write is in the slot.
     Fetched {
-        /// Whose data.
+        /// Slot of the write.
         slot: Slot,
-        /// `false`: a piece did not match its digest, as for `Command`.
+        /// False if a piece did not match its digest, as for `Command`.
         intact: bool,
     },
-    /// A slot is free again, after an answer or an abort that had to wait for data.
+    /// A slot is free again. The answer or the abort had to wait for data.
     Released {
-        /// Which one.
+        /// Slot that is free.
         slot: Slot,
     },
-    /// Tasks are to be managed; `Target::answer_management` says what became of it.
+    /// A task management request. `Target::answer_management` reports the result.
     TaskManagement {
-        /// Which request, for the answer.
+        /// Identifier of the request, for the answer.
         id: ManagementId,
-        /// What is to be done.
+        /// Requested function.
         function: TaskFunction,
         /// The logical unit.
         lun: Lun,
-        /// The task in progress that ABORT TASK names. The adapter may have no claim on it:
+        /// Task in progress that ABORT TASK names. The adapter may have no claim on it:
         /// `abort_unclaimed` frees it then.
         referenced: Option<Slot>,
     },
-    /// The initiator does not answer; the connection is over.
+    /// The initiator does not answer pings. The connection is over.
     Silent,
-    /// Targets are to be named: `Target::answer_targets`.
+    /// The initiator requests a list of targets. `Target::answer_targets` answers.
     SendTargets(Scope),
-    /// The initiator wants to leave: the adapter ends what is in progress and calls
+    /// The initiator requests a logout. The adapter ends the commands in progress and calls
     /// `Target::answer_logout`.
     Logout(LogoutReason),
 }
@@ -208,21 +210,21 @@ pub struct Target {
     next_tag: u16,
 }
 
-/// Where the connection is.
+/// State of the connection.
 enum ConnectionState {
     Login(Box<Login>),
     FullFeature(Box<Session>),
-    /// A login that failed, or a goodbye that was said.
+    /// The login has failed, or the session has ended.
     Parted,
 }
 
-/// What becomes of a header.
+/// Result of processing a header.
 type Received = framing::Received<Event>;
-/// What becomes of a header with all its data.
+/// Result of processing a header with all its data.
 type Outcome = Result<Option<Event>, Fault>;
 
 impl Received {
-    /// An event, and no data segment that anybody wants.
+    /// An event. The PDU has no data segment to receive.
     fn event(event: Option<Event>) -> Self {
         Self::segment(event, Segment::Skipped)
     }
@@ -233,7 +235,7 @@ impl Received {
 }
 
 impl Target {
-    /// A connection on which nothing has passed, at `now`.
+    /// A connection without traffic, at `now`.
     #[must_use]
     pub fn new(limits: TargetLimits, now: Nanos) -> Self {
         Self {
@@ -244,7 +246,7 @@ impl Target {
             parameters: Parameters::default(),
             window: Window::new(0, limits.window),
             stat_sn: 0,
-            // Who is not let in costs no table: it is made when the session begins.
+            // The table is made when the session begins, so a refused initiator costs no table.
             tasks: TaskTable::new(0),
             immediate: 0,
             management: [None; MANAGEMENT_MAX],
@@ -255,7 +257,7 @@ impl Target {
         }
     }
 
-    /// Who wants to log in, after [`Event::Authorize`], or has.
+    /// Initiator that wants to log in, after [`Event::Authorize`], or that has logged in.
     #[must_use]
     pub fn leading(&self) -> Option<&Leading> {
         match &self.state {
@@ -274,14 +276,14 @@ impl Target {
         }
     }
 
-    /// How many slots are in use.
+    /// Number of slots in use.
     #[must_use]
     pub fn slots_in_use(&self) -> usize {
         self.tasks.in_use()
     }
 
-    /// The commands that the adapter has and their logical units, for task management of more than
-    /// one.
+    /// Commands that the adapter executes, with their logical units, for task management of several
+    /// tasks.
     pub fn commands(&self) -> impl Iterator<Item = (Slot, Lun)> {
         self.tasks.owned()
     }
@@ -368,7 +370,7 @@ impl Endpoint for Target {
     }
 }
 
-/// Task management requests at once.
+/// Maximum number of concurrent task management requests.
 const MANAGEMENT_MAX: usize = 8;
-/// Slot numbers beyond this would not leave room for a tag that belongs to none.
+/// Maximum number of slots. One target transfer tag remains that belongs to no slot.
 const SLOTS_MAX: u16 = 0x7FFF;

@@ -1,9 +1,9 @@
-//! Fabrics commands: Connect (`fabrics/connect.rs`), Property Get and Set, Disconnect; their
-//! layouts, and the values they carry.
+//! Fabrics commands: Connect (`fabrics/connect.rs`), Property Get and Set, and Disconnect, with
+//! their layouts and values.
 //!
-//! Parsing gives exact errors: a refused Connect says which byte was wrong. Who may connect is not
-//! decided here (`subsystem`), nor what a property does (`controller`); authentication commands are
-//! recognised and not known.
+//! The parser reports exact errors: a refused Connect names the invalid byte. `subsystem` decides
+//! which hosts may connect. `controller` executes property commands. Authentication commands are
+//! not supported.
 //! Source: NVM Express Base Specification 2.x, "Fabrics Command Set"; RDMA and TCP add nothing to
 //! it.
 
@@ -28,10 +28,10 @@ wire! {
         /// FCTYPE, 04h or 00h.
         pub fabrics_type: u8,
         reserved_5: [u8; 35],
-        /// ATTRIB: bits 2:0, the property's size, zero is 4 bytes and one is 8.
+        /// ATTRIB: size of the property in bits 2:0. 0: 4 bytes. 1: 8 bytes.
         pub attributes @ 40: u8,
         reserved_41: [u8; 3],
-        /// OFST: which property.
+        /// OFST: offset of the property.
         pub offset @ 44: U32,
         /// VALUE, Property Set only.
         pub value @ 48: U64,
@@ -39,7 +39,7 @@ wire! {
     }
 }
 
-/// A property, by its offset.
+/// Offset of a property.
 ///
 /// Source: NVM Express Base Specification 2.x, "Property Definition".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Property {
     /// CRTO, 4 bytes.
     pub const CRTO: Self = Self(0x68);
 
-    /// Bytes of the property: eight for CAP, four for all others we know.
+    /// Length of the property in bytes: 8 for CAP, 4 for the others.
     #[must_use]
     pub const fn bytes(self) -> u8 {
         if self.0 == Self::CAP.0 { 8 } else { 4 }
@@ -69,34 +69,34 @@ impl Property {
 /// A fabrics command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FabricsCommand {
-    /// Connect; the whole of it is read by [`Connect::parse`], once its data are there.
+    /// Connect. [`Connect::parse`] parses it when its data has arrived.
     Connect,
-    /// Read a property of so many bytes.
+    /// Property Get.
     PropertyGet {
-        /// Which.
+        /// Property to access.
         property: Property,
-        /// 4 or 8.
+        /// Length in bytes, 4 or 8.
         bytes: u8,
     },
-    /// Write a property of so many bytes.
+    /// Property Set.
     PropertySet {
-        /// Which.
+        /// Property to access.
         property: Property,
-        /// 4 or 8.
+        /// Length in bytes, 4 or 8.
         bytes: u8,
-        /// What.
+        /// New value.
         value: u64,
     },
-    /// End this I/O queue.
+    /// Disconnect: ends the I/O queue.
     Disconnect,
 }
 
 impl FabricsCommand {
-    /// Reads a fabrics command.
+    /// Parses a fabrics command.
     ///
     /// # Errors
-    /// The status to answer with: Invalid Field for a size or a record format that does not exist,
-    /// Invalid Command Opcode for a type that we do not know.
+    /// The status of the answer: Invalid Field for an invalid size or record format, Invalid
+    /// Command Opcode for an unknown type.
     pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         if !entry.is_fabrics() {
             return Err(Status::INVALID_OPCODE);
@@ -139,13 +139,13 @@ impl SubmissionEntry {
         entry
     }
 
-    /// Property Get; the property's size goes with it.
+    /// Property Get, with the size of the property.
     #[must_use]
     pub fn property_get(property: Property) -> Self {
         Self::property(FabricsType::PROPERTY_GET, property, 0)
     }
 
-    /// Property Set; the property's size goes with it.
+    /// Property Set, with the size of the property.
     #[must_use]
     pub fn property_set(property: Property, value: u64) -> Self {
         Self::property(FabricsType::PROPERTY_SET, property, value)
@@ -159,7 +159,7 @@ impl SubmissionEntry {
         zerocopy::transmute!(command)
     }
 
-    /// Disconnect, which ends the I/O queue it is sent on.
+    /// Disconnect. It ends the I/O queue on which it is sent.
     #[must_use]
     pub fn disconnect() -> Self {
         Self::fabrics(FabricsType::DISCONNECT)

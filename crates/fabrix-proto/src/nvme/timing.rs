@@ -1,32 +1,32 @@
-//! Where the time of commands goes inside a controller: a feature and a log page of ours.
+//! Timing of commands inside a controller: a feature and a log page of this project.
 //!
-//! Both are vendor specific (C0h). While the feature is on, the controller adds up when commands
-//! pass four places, by a clock of its own; the differences of the sums are how long commands stay
-//! between the places, on average. It is off until a host sets it, for so many seconds, and by
-//! itself again after them. The page begins with a signature: a host that finds another one there
-//! must not set the feature, for it means something else.
+//! Both are vendor specific (C0h). While the feature is on, the controller adds up the times at
+//! which commands pass four points. The differences of the sums are the average times between the
+//! points. A host sets the feature for a number of seconds, and it ends by itself. The page begins
+//! with a signature. A host that finds another signature must not set the feature, because it has
+//! another meaning there.
 //! Source: `docs/design/timing.md`.
 
 use zerocopy::little_endian::{U32, U64};
 
-/// How the page begins.
+/// Signature at the start of the page.
 pub const SIGNATURE: [u8; 16] = *b"fabrix timing 1\0";
-/// The longest time for which the feature is set.
+/// Maximum time in seconds for which the feature is set: one day.
 pub const SECONDS_MOST: u32 = 86_400;
 
 wire! {
-    /// One place: how many commands passed it, and when they did, added up.
+    /// Counter of one point: number of commands, and sum of their times.
     #[derive(Default)]
     pub struct Passed: 16 bytes {
-        /// How many commands.
+        /// Number of commands.
         pub count: U64,
-        /// The moments in nanoseconds, added up modulo 2^64.
+        /// Sum of the times in nanoseconds, modulo 2^64.
         pub sum_ns: U64,
     }
 }
 
 impl Passed {
-    /// What was added since an earlier reading.
+    /// Difference to an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -42,17 +42,16 @@ wire! {
     pub struct TimingPage: (TimingPage::BYTES as usize) bytes {
         /// [`SIGNATURE`].
         pub signature: [u8; 16],
-        /// Whose clock it is: the same on two machines only if they are one, started once. Zeroes:
-        /// not known.
+        /// Identity of the clock. Two machines never have the same identity. Zeroes: unknown.
         pub clock: [u8; 16],
-        /// For how many more seconds the feature is on.
+        /// Remaining time of the feature in seconds.
         pub seconds: U32,
         reserved: [u8; 12],
         /// Commands whose bytes have arrived.
         pub arrived: Passed,
-        /// Requests handed to a disk; a command may be several.
+        /// Requests submitted to a disk. A command may have several.
         pub to_disk: Passed,
-        /// Requests that a disk has answered.
+        /// Requests that a disk has completed.
         pub from_disk: Passed,
         /// Commands whose answers are ready to be sent.
         pub answered: Passed,
@@ -60,10 +59,10 @@ wire! {
 }
 
 impl TimingPage {
-    /// Bytes of it.
+    /// Length of the page in bytes.
     pub const BYTES: u32 = 112;
 
-    /// The page of a target that has counted nothing yet.
+    /// A page without counted commands.
     #[must_use]
     pub fn new(clock: [u8; 16], seconds: u32) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl TimingPage {
         }
     }
 
-    /// Whether a host may take the page for what it is.
+    /// Whether the page has our signature.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.signature == SIGNATURE

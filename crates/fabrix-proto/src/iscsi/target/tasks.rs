@@ -1,8 +1,8 @@
 //! The tasks in progress of one connection.
 //!
-//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free,
-//! which Initiator Task Tags are taken, and how much of each task's data was asked for and has
-//! arrived. It does not know PDUs.
+//! The table has a fixed size and allocates only when it is made. It knows the free slots, the
+//! Initiator Task Tags in use, and how much of each task's data was requested and has arrived. PDUs
+//! are unknown here.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,62 +15,62 @@ use crate::iscsi::pdu::{Lun, NO_TAG, TaskAttribute};
 /// One task in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
-    /// Initiator Task Tag; every PDU about the task carries it.
+    /// Initiator Task Tag, which every PDU of the task carries.
     pub(super) itt: u32,
-    /// The logical unit.
+    /// Logical unit of the command.
     pub(super) lun: Lun,
     /// The first 16 bytes of the CDB.
     pub(super) cdb: [u8; 16],
-    /// How it is to be ordered.
+    /// Task attribute: order among other tasks.
     pub(super) attribute: TaskAttribute,
-    /// It took no CmdSN.
+    /// True for an immediate command, which takes no CmdSN.
     pub(super) immediate: bool,
-    /// Whose turn it is.
+    /// Progress of the task: data arriving, at the adapter, or being answered.
     pub(super) state: TaskState,
-    /// Which way its data goes.
+    /// Direction of the data.
     pub(super) direction: Direction,
     /// Expected Data Transfer Length, in bytes.
     pub(super) expected: u32,
-    /// How much of a write has arrived.
+    /// Bytes of a write that have arrived.
     pub(super) received: u32,
-    /// How much of a write was asked for, or may come unasked: the end of it.
+    /// End of the write's data that R2Ts have requested or that comes unsolicited, in bytes.
     pub(super) asked: u32,
-    /// Unsolicited Data-Out is still to come.
+    /// True while unsolicited Data-Out PDUs are outstanding.
     pub(super) unsolicited: bool,
-    /// Unsolicited data ends with the piece that is arriving.
+    /// True if the arriving piece is the last of the unsolicited data.
     pub(super) ends: bool,
-    /// Pieces of its data that may be written to the slot's memory now.
+    /// Number of pieces that may be written to the slot's memory now.
     pub(super) arriving: u16,
-    /// The adapter has asked for the data.
+    /// True after the adapter has called `fetch`.
     pub(super) fetching: bool,
-    /// The adapter has been told that all data is there.
+    /// True after the adapter has received the event that all data has arrived.
     pub(super) complete: bool,
-    /// Whether every data digest so far was right.
+    /// True while every data digest matched.
     pub(super) intact: bool,
-    /// DataSN that the next Data-Out of the present sequence has.
+    /// Expected DataSN of the next Data-Out in the current sequence.
     pub(super) data_sn: u32,
     /// R2TSN of the next R2T.
     pub(super) r2t_sn: u32,
-    /// R2Ts not fulfilled, the oldest first.
+    /// Outstanding R2Ts, the oldest first.
     pub(super) r2ts: R2ts,
 }
 
-/// Where a task stands.
+/// State of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TaskState {
     /// The slot is empty.
     Free,
-    /// Its data, which came with it whole, is arriving; nobody knows of it yet.
+    /// The immediate data of the command is arriving. The adapter does not know the command yet.
     Arriving,
-    /// The adapter has it.
+    /// The adapter executes the command.
     Owned,
-    /// It is answered, and the answer leaves when the data that is on its way has arrived.
+    /// The adapter has answered. The response is sent when the outstanding data has arrived.
     Answered(Answer),
-    /// It is to go without an answer as soon as the piece that is arriving has arrived.
+    /// The task is aborted. Its slot becomes free when the arriving piece has ended.
     Aborted,
 }
 
-/// Which way a task's data goes.
+/// Direction of a task's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     None,
@@ -78,11 +78,11 @@ pub(super) enum Direction {
     Write,
 }
 
-/// One piece of a write that was asked for.
+/// Piece of a write that an R2T has requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct R2t {
     pub(super) ttt: u32,
-    /// Where it ends, in bytes from the start of the task's data.
+    /// End of the piece, in bytes from the start of the task's data.
     pub(super) end: u32,
 }
 
@@ -99,7 +99,7 @@ impl R2ts {
         self.count += 1;
     }
 
-    /// The oldest, whose data comes next.
+    /// The oldest R2T. Its data comes next.
     pub(super) fn first(&self) -> Option<R2t> {
         (self.count > 0).then_some(self.list[0])
     }
@@ -121,7 +121,7 @@ impl R2ts {
 }
 
 impl Task {
-    /// A task without data of which nothing has come; the rest is filled in where it is known.
+    /// A task without data and without received bytes. The caller sets the other fields.
     pub(super) fn new(itt: u32, lun: Lun, cdb: [u8; 16]) -> Self {
         Self {
             itt,
@@ -146,7 +146,7 @@ impl Task {
         }
     }
 
-    /// Whether the initiator still sends what it was asked for, or what it announced.
+    /// Whether requested or announced data has not arrived yet.
     pub(super) fn awaits_data(&self) -> bool {
         self.unsolicited || self.r2ts.first().is_some()
     }
@@ -154,15 +154,15 @@ impl Task {
 
 /// All tasks in progress of one connection.
 ///
-/// Every command is looked for here by its Initiator Task Tag, to know that the tag is not in use.
-/// Tags with the same low bits form a chain of slots. Initiators count their tags, or number them
-/// by slots of their own, so chains are short; of one that chooses tags of one chain, a search
-/// takes as long as there are slots.
+/// The table looks up the Initiator Task Tag of every command, because a tag must not be in use
+/// twice. Tags with the same low bits form a chain of slots. Initiators count their tags or number
+/// them by their own slots, so chains are short. A search takes at most as many steps as there are
+/// slots, even if an initiator chooses tags of one chain.
 pub(super) struct TaskTable {
     tasks: Box<[Task]>,
-    /// The first slot of each chain, or `END`.
+    /// First slot of each chain, or `END`.
     chains: Box<[u16]>,
-    /// The slot after each in its chain, or `END`.
+    /// Next slot in the chain of each slot, or `END`.
     next: Box<[u16]>,
     free: Vec<u16>,
 }
@@ -194,7 +194,7 @@ impl TaskTable {
         None
     }
 
-    /// The chain of a tag; there is at least one.
+    /// Index of the chain of a tag. At least one chain exists.
     fn chain(&self, itt: u32) -> usize {
         itt as usize & (self.chains.len() - 1)
     }
@@ -235,7 +235,7 @@ impl TaskTable {
         *link = after;
     }
 
-    /// The tasks that the adapter has.
+    /// Tasks that the adapter executes.
     pub(super) fn owned(&self) -> impl Iterator<Item = (Slot, Lun)> {
         (0..).zip(&self.tasks).filter_map(|(index, task)| {
             matches!(task.state, TaskState::Owned).then_some((Slot(index), task.lun))
@@ -248,7 +248,7 @@ impl TaskTable {
     }
 }
 
-/// No slot: the end of a chain. There are not so many slots.
+/// End of a chain. The number is larger than every slot number.
 const END: u16 = u16::MAX;
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
-//! The keep-alive timer: a timeout in milliseconds and the last sign of life. It has no clock; it
-//! is asked.
+//! Keep-alive timer: a timeout in milliseconds, and the time of the last command. The timer has no
+//! clock of its own.
 //!
-//! Every command counts as a sign of life (traffic-based keep-alive, CTRATT bit 6): those of the
-//! admin queue when they come, those of I/O queues when the timer is asked, because they may come
-//! to other threads. A discovery controller whose host asked for no timer has one of two minutes.
+//! Every command renews the timer (traffic-based keep-alive, CTRATT bit 6). Admin commands renew it
+//! when they arrive. I/O commands renew it when the timer is checked, because other threads may
+//! process them. A discovery controller has a timer of two minutes if its host requests none.
 //! Source: NVM Express Base Specification 2.x, "Keep Alive".
 
 use super::Kind;
 use crate::Nanos;
 
-/// The timer's granularity (KAS) in units of 100 ms.
+/// Granularity of the timer (KAS) in units of 100 ms.
 pub(super) const GRANULARITY_UNITS: u16 = 10;
 
-/// The timer's granularity: timeouts are rounded up to multiples of it.
+/// Granularity of the timer. Timeouts are rounded up to multiples of it.
 pub const GRANULARITY_MS: u32 = GRANULARITY_UNITS as u32 * 100;
 
-/// How long a discovery controller without a timer waits for the next command.
+/// Timeout of a discovery controller whose host requests none.
 pub const DISCOVERY_TIMEOUT_MS: u32 = 120_000;
 
 #[derive(Debug)]
 pub(super) struct KeepAlive {
     kind: Kind,
-    /// What the host asked for, rounded; zero is no timer.
+    /// Requested timeout, rounded up. Zero: no timer.
     timeout_ms: u32,
     renewed: Nanos,
 }
@@ -37,14 +37,14 @@ impl KeepAlive {
         timer
     }
 
-    /// Sets the timeout, rounded up; zero turns the timer off.
+    /// Sets the timeout, rounded up. Zero turns the timer off.
     pub(super) fn set(&mut self, timeout_ms: u32, now: Nanos) {
         let rounded = timeout_ms.checked_next_multiple_of(GRANULARITY_MS);
         self.timeout_ms = rounded.unwrap_or(u32::MAX / GRANULARITY_MS * GRANULARITY_MS);
         self.renewed = now;
     }
 
-    /// The timeout in force; zero when the host asked for none.
+    /// Timeout in force. Zero if the host requested none.
     pub(super) const fn timeout_ms(&self) -> u32 {
         self.timeout_ms
     }
@@ -53,7 +53,7 @@ impl KeepAlive {
         self.timeout_ms != 0
     }
 
-    /// A command came.
+    /// Renews the timer after a command.
     pub(super) const fn renew(&mut self, now: Nanos) {
         self.renewed = now;
     }

@@ -1,8 +1,8 @@
 //! The commands in progress of one connection, on the controller's side.
 //!
-//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free,
-//! which command ids are taken, and how much of each command's data has been granted and has
-//! arrived. It does not know PDUs.
+//! The table has a fixed size and allocates only when it is made. It knows the free slots, the
+//! command ids in use, and how much of each command's data was granted and has arrived. PDUs are
+//! unknown here.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,53 +13,52 @@ use crate::nvme::spec::CompletionEntry;
 /// One command in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Command {
-    /// As the host gave it; every PDU about this command carries it.
+    /// Command identifier (CCCID), echoed in every PDU of this command.
     pub(super) command_id: u16,
-    /// Whether this command marks `command_id` as taken: not when it was refused because another
-    /// one does.
+    /// Whether this command holds `command_id`. False if the command was refused because another
+    /// command holds the id.
     holds_id: bool,
-    /// The host waits for an event with it, and may give its id to another command.
+    /// True for an Asynchronous Event Request. The host may reuse its id for another command.
     waits_for_event: bool,
-    /// It has done so: whatever answers this command, the host takes for the other's answer.
+    /// The host has reused this command's id. An answer would be mistaken for the newer command's,
+    /// so none is sent.
     pub(super) forgotten: bool,
-    /// Whose turn it is.
+    /// Progress of the command: data arriving, at the adapter, or being answered.
     pub(super) state: CommandState,
-    /// How far the command's data reaches, in either direction.
+    /// Length of the command's data in bytes, in either direction.
     pub(super) bytes: u32,
-    /// How much of a write has arrived.
+    /// Bytes of a write that have arrived.
     pub(super) received: u32,
-    /// How much of a write has been asked for, the end of the last R2T, or comes unasked in the
-    /// capsule.
+    /// End of the write's data that R2Ts have requested or that the capsule contains, in bytes.
     pub(super) granted: u32,
-    /// Whether every data digest so far was right.
+    /// True while every data digest matched.
     pub(super) intact: bool,
 }
 
 impl Command {
-    /// Data of it is on its way.
+    /// Whether requested data has not arrived yet.
     pub(super) fn is_arriving(&self) -> bool {
         self.received < self.granted
     }
 }
 
-/// Where a command stands.
+/// State of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CommandState {
     /// The slot is empty.
     Free,
     /// Its in-capsule data is arriving.
     Arriving,
-    /// The adapter has it: it may ask for the data once if `fetchable`, and it will answer.
+    /// The adapter executes the command. If `fetchable`, it may request the data once.
     Owned { fetchable: bool, sends: bool },
-    /// The adapter has it and waits for the data it asked for.
+    /// The adapter waits for the data that it has requested.
     Fetching,
-    /// It was answered while data was still on its way: the answer leaves when the data has
-    /// arrived.
+    /// The adapter has answered. The response is sent when the outstanding data has arrived.
     Answered(CompletionEntry),
 }
 
 impl CommandState {
-    /// The adapter has the command, and all its data if it has any: what is left is to answer.
+    /// The adapter executes the command, and all data has arrived. Only the answer is missing.
     pub(super) const COMPLETE: Self = Self::Owned {
         fetchable: false,
         sends: false,
@@ -70,8 +69,8 @@ impl CommandState {
 pub(super) struct SlotTable {
     commands: Box<[Command]>,
     free: Vec<u16>,
-    /// One bit for each of the 65,536 command ids: 8 KiB, and a duplicate is seen at once whatever
-    /// ids a host uses.
+    /// One bit for each of the 65,536 command ids, 8 KiB in all. The bit map finds a duplicate in
+    /// one step, whatever ids a host uses.
     taken_ids: Box<[u64]>,
 }
 
@@ -104,8 +103,8 @@ impl SlotTable {
 
     /// Gives a command a slot; `None` when all are in use.
     ///
-    /// A command whose id is taken gets a slot too (its data must go somewhere) but does not hold
-    /// the id.
+    /// A command with an id in use gets a slot too, because its data has to be received. It does
+    /// not hold the id.
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
@@ -130,15 +129,15 @@ impl SlotTable {
         Some(Slot(index))
     }
 
-    /// The command in this slot is an Asynchronous Event Request.
+    /// Marks the command in this slot as an Asynchronous Event Request.
     pub(super) fn set_waits_for_event(&mut self, slot: Slot) {
         if let Some(command) = self.get(slot) {
             command.waits_for_event = true;
         }
     }
 
-    /// Frees the id of an event request, which keeps its slot until it is answered; `false` when
-    /// the id is another command's.
+    /// Frees the id of an event request. The request keeps its slot until it is answered. Returns
+    /// false if the id belongs to another command.
     pub(super) fn forget_event_request(&mut self, command_id: u16) -> bool {
         let holder = |command: &Command| command.holds_id && command.command_id == command_id;
         let Some(index) = self.commands.iter().position(holder) else {
@@ -147,7 +146,7 @@ impl SlotTable {
         self.forget(index)
     }
 
-    /// The same for all event requests.
+    /// Frees the ids of all event requests.
     pub(super) fn forget_event_requests(&mut self) {
         for index in 0..self.commands.len() {
             self.forget(index);
@@ -172,7 +171,7 @@ impl SlotTable {
             .filter(|command| !matches!(command.state, CommandState::Free))
     }
 
-    /// Empties a slot, and its command's id may be used again.
+    /// Frees a slot and the id of its command.
     #[inline(always)]
     pub(super) fn remove(&mut self, slot: Slot) {
         let Some(command) = self.get(slot) else {

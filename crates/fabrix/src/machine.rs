@@ -1,16 +1,17 @@
-//! This machine's id, from which the names of its disks, exports, hosts and initiators are derived.
-//! It is unique to the machine and the same after every start. Only hashes of it leave this
-//! process.
+//! This machine's id, and the folders in which this program keeps files for one user.
+//!
+//! The names of the machine's disks, exports, hosts and initiators are derived from the id. The id
+//! is unique to the machine and the same after every start. Only hashes of it leave this process.
 
+use std::env;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::cli::terminal::say;
 use crate::clock::since_1970;
-use crate::state::usual_folder;
 
 /// The id of this machine.
 pub(crate) fn id() -> &'static str {
@@ -45,6 +46,20 @@ pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The usual folder for state: `$XDG_STATE_HOME/fabrix`, for root `/var/lib/fabrix`, else
+/// `~/.local/state/fabrix`.
+pub(crate) fn usual_folder() -> Option<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(state) = variable("XDG_STATE_HOME") {
+        return Some(Path::new(&state).join("fabrix"));
+    }
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if is_root {
+        return Some(PathBuf::from("/var/lib/fabrix"));
+    }
+    variable("HOME").map(|home| Path::new(&home).join(".local/state/fabrix"))
 }
 
 /// Creates a folder and those above it, for this user alone.

@@ -5,10 +5,8 @@
 //! so shards do not wait for the medium. The target encodes and verifies the contents.
 
 use std::collections::HashSet;
-use std::env;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,7 +18,7 @@ use fabrix_target::{Receipt, ReservationStore};
 use crate::failure::Failure;
 use crate::locks::lock;
 use crate::log;
-use crate::machine::make_private;
+use crate::machine::{make_private, usual_folder};
 
 /// The state directory and its writing thread.
 pub(crate) struct State {
@@ -120,20 +118,6 @@ impl ReservationStore for State {
             receipt,
         });
     }
-}
-
-/// The usual folder for state: `$XDG_STATE_HOME/fabrix`, for root `/var/lib/fabrix`, else
-/// `~/.local/state/fabrix`.
-pub(crate) fn usual_folder() -> Option<PathBuf> {
-    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(state) = variable("XDG_STATE_HOME") {
-        return Some(Path::new(&state).join("fabrix"));
-    }
-    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if is_root {
-        return Some(PathBuf::from("/var/lib/fabrix"));
-    }
-    variable("HOME").map(|home| Path::new(&home).join(".local/state/fabrix"))
 }
 
 /// Creates the folder for its owner alone, and tests whether it is writable.

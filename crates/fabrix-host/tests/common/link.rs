@@ -120,7 +120,8 @@ impl Link {
                 PduType::HOST_DATA => self.host_data(common)?,
                 PduType::HOST_TERMINATE => return self.goodbye(common),
                 other => {
-                    self.shared.fault(format!("the host sent {}", other.name()));
+                    self.shared
+                        .fault(format!("the host sent PDU type {:#04x}", other.0));
                     return Ok(());
                 }
             }

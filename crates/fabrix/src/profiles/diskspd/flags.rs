@@ -10,7 +10,22 @@ use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::{Job, Rw};
 use fabrix_block::spec::parse_size;
 
-use super::output::NAMES;
+/// The percentiles of the table with DiskSpd's names.
+pub(super) const NAMES: [(&str, f64); 13] = [
+    ("25th", 25.0),
+    ("50th", 50.0),
+    ("75th", 75.0),
+    ("90th", 90.0),
+    ("95th", 95.0),
+    ("99th", 99.0),
+    ("3-nines", 99.9),
+    ("4-nines", 99.99),
+    ("5-nines", 99.999),
+    ("6-nines", 99.9999),
+    ("7-nines", 99.99999),
+    ("8-nines", 99.999_999),
+    ("9-nines", 99.999_999_9),
+];
 
 /// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,7 @@ use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Side};
 use fabrix_bench::spread::Spread;
 
-use super::flags::Flags;
+use super::flags::{Flags, NAMES};
 use crate::cli::bench::args::shown;
 use crate::report::sheet::Run;
 
@@ -16,23 +16,6 @@ const MIB: f64 = 1_048_576.0;
 
 /// Selects the measurements of one direction.
 type Direction = fn(&JobResult) -> &Side;
-
-/// The percentiles of the table with DiskSpd's names.
-pub(super) const NAMES: [(&str, f64); 13] = [
-    ("25th", 25.0),
-    ("50th", 50.0),
-    ("75th", 75.0),
-    ("90th", 90.0),
-    ("95th", 95.0),
-    ("99th", 99.0),
-    ("3-nines", 99.9),
-    ("4-nines", 99.99),
-    ("5-nines", 99.999),
-    ("6-nines", 99.9999),
-    ("7-nines", 99.99999),
-    ("8-nines", 99.999_999),
-    ("9-nines", 99.999_999_9),
-];
 
 /// The complete output.
 pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {

@@ -6,8 +6,8 @@ use std::fmt::Display;
 
 use fabrix_bench::latency::Latency;
 
-use super::flags::Flags;
-use super::output::{NAMES, deviation};
+use super::flags::{Flags, NAMES};
+use super::output::deviation;
 use crate::report::figure::escape;
 use crate::report::sheet::Run;
 

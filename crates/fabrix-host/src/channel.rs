@@ -1,41 +1,30 @@
-//! A channel of a remote disk, whatever is spoken to its target: the way from the disk's user to a
-//! session.
+//! Channel of a remote disk, for every protocol: the disk's user submits requests to the session
+//! through it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use fabrix_block::{Channel, Request, Submit};
-use fabrix_rt::{Remote, Shard, Task, TaskId};
+use fabrix_rt::{Remote, Shard, TaskId};
 
-use crate::probe;
+use crate::link::Link;
+use crate::session::{ChannelClosed, Protocol, Session};
 
-/// A session that carries requests.
-pub(crate) trait Carrier: Task {
-    /// Takes a request of the disk's user.
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a>;
-
-    /// Its channel is gone, and the shard could not be told: the endings of its sockets will.
-    fn forsake(&mut self);
-}
-
-/// The message of a channel that is gone.
-pub(crate) struct Forsaken;
-
-struct RemoteChannel<S: Carrier> {
-    session: Rc<RefCell<S>>,
+struct RemoteChannel<P: Protocol<L>, L: Link> {
+    session: Rc<RefCell<Session<P, L>>>,
     task: TaskId,
     remote: Remote,
 }
 
-/// Opens a channel with a session of its own, which begins to connect.
-pub(crate) fn open<S: Carrier + probe::Session + 'static>(
+/// Opens a channel with a session of its own, which starts to connect.
+pub(crate) fn open<P: Protocol<L>, L: Link>(
     shard: &mut Shard,
-    make: impl FnOnce(TaskId) -> S,
+    make: impl FnOnce(TaskId) -> Session<P, L>,
 ) -> Box<dyn Channel> {
     let task = shard.reserve();
     let session = Rc::new(RefCell::new(make(task)));
     shard.install(task, Rc::clone(&session) as Rc<RefCell<_>>);
-    session.borrow_mut().rise(shard);
+    session.borrow_mut().connect(shard);
     let remote = shard.remote();
     Box::new(RemoteChannel {
         session,
@@ -44,22 +33,21 @@ pub(crate) fn open<S: Carrier + probe::Session + 'static>(
     })
 }
 
-impl<S: Carrier> Channel for RemoteChannel<S> {
+impl<P: Protocol<L>, L: Link> Channel for RemoteChannel<P, L> {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        // Free: endings are delivered by the shard's loop, never from within the session.
+        // Not borrowed elsewhere: the shard's loop delivers completions, the session does not.
         self.session.borrow_mut().submit(shard, request)
     }
 }
 
-impl<S: Carrier> Drop for RemoteChannel<S> {
+impl<P: Protocol<L>, L: Link> Drop for RemoteChannel<P, L> {
     fn drop(&mut self) {
-        let told = self.remote.send(self.task, Box::new(Forsaken));
-        // A full mailbox does not keep the session: the endings of its sockets, or its next try,
-        // tell it.
-        if told.is_err()
+        let sent = self.remote.send(self.task, Box::new(ChannelClosed));
+        // With a full mailbox the session ends at its next completion or timer.
+        if sent.is_err()
             && let Ok(mut session) = self.session.try_borrow_mut()
         {
-            session.forsake();
+            session.channel_closed();
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Why a remote disk cannot be had: a kind for the exit code, a sentence for the person.
+//! Errors of connections: a kind for the exit code, and a sentence for the user.
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use fabrix_block::{OpenError, OpenErrorKind};
 use fabrix_proto::iscsi::initiator::LoginFailure;
@@ -9,29 +10,28 @@ use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::nvme::bringup::{BringupError, BringupErrorKind};
 use fabrix_proto::scsi::bringup::BringupError as UnitError;
 
-/// What kind of trouble it is.
+/// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectErrorKind {
-    /// What was asked for makes no sense.
+    /// The options are wrong.
     Usage,
-    /// No such host, or nobody listens.
+    /// The host is unknown, or nothing listens there.
     Unreachable,
-    /// The target does not let us in, does not have what was asked for, or has another disk there
-    /// than before.
+    /// The target refuses this host, does not have the disk, or has another disk in its place.
     Refused,
-    /// It took too long.
+    /// The target did not answer in time.
     Timeout,
     /// The target closed the connection.
     Closed,
-    /// The target does not speak the protocol as it should.
+    /// The target violates the protocol.
     Protocol,
-    /// The target has something that we cannot use.
+    /// The target or the disk has a property that is not supported.
     Unsupported,
-    /// This machine has no socket, or no memory.
+    /// This machine lacks a socket or memory.
     Local,
 }
 
-/// A failure to connect, or the loss of a connection.
+/// Failure of an attempt to connect, or loss of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectError {
     kind: ConnectErrorKind,
@@ -39,6 +39,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
+    /// An error with this sentence.
     pub(crate) fn new(kind: ConnectErrorKind, sentence: impl Into<String>) -> Self {
         Self {
             kind,
@@ -46,7 +47,7 @@ impl ConnectError {
         }
     }
 
-    /// A socket failed with `errno`, a positive number; `what` says whose.
+    /// A socket has failed with `errno`, a positive number. `what` names the socket.
     pub(crate) fn socket(what: &str, errno: i32) -> Self {
         let error = io::Error::from_raw_os_error(errno);
         let (kind, hint) = match error.kind() {
@@ -69,7 +70,7 @@ impl ConnectError {
         Self::new(kind, format!("{what} failed: {error}{hint}"))
     }
 
-    /// There is no socket to connect with.
+    /// The system gives no socket.
     pub(crate) fn no_socket(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::AddrNotAvailable => {
@@ -82,7 +83,15 @@ impl ConnectError {
         }
     }
 
-    /// The same, saying which target it was about.
+    /// The transport has not connected within the time for the bring-up.
+    pub(crate) fn no_connection(within: Duration) -> Self {
+        let sentence = format!(
+            "no connection within {within:?}: check the address, the network and firewalls in between"
+        );
+        Self::new(ConnectErrorKind::Timeout, sentence)
+    }
+
+    /// The same error with the address of its target.
     pub(crate) fn at(self, address: &impl fmt::Display) -> Self {
         Self {
             kind: self.kind,
@@ -90,8 +99,7 @@ impl ConnectError {
         }
     }
 
-    /// The same for who asked again what a disk called `name` is: whether the target said what has
-    /// become of it, or could not be asked.
+    /// The same error for the caller of [`Device::resize`](fabrix_block::Device::resize).
     pub(crate) fn of_disk(self, name: &str) -> OpenError {
         let kind = match self.kind {
             ConnectErrorKind::Refused => OpenErrorKind::NotFound,
@@ -101,21 +109,21 @@ impl ConnectError {
         OpenError::new(kind, format!("{name}: {self}"))
     }
 
-    /// What kind of trouble it is.
+    /// Kind of the error.
     #[must_use]
     pub const fn kind(&self) -> ConnectErrorKind {
         self.kind
     }
 
-    /// Whether another address of the same host may do better: the target has said nothing.
-    pub(crate) const fn says_nothing_about_the_target(&self) -> bool {
+    /// Whether no target has answered: another address of the host may work.
+    pub(crate) const fn is_of_the_network(&self) -> bool {
         matches!(
             self.kind,
             ConnectErrorKind::Unreachable | ConnectErrorKind::Timeout
         )
     }
 
-    /// Whether trying again soon is pointless: only somebody who changes the target can help.
+    /// Whether the next attempt will fail too, until somebody changes the target.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(
             self.kind,
@@ -141,7 +149,7 @@ impl From<BringupError> for ConnectError {
 impl From<LoginFailure> for ConnectError {
     fn from(failure: LoginFailure) -> Self {
         let kind = match &failure {
-            // What the target cannot do now it may be able to do soon.
+            // Temporary conditions of the target.
             LoginFailure::Refused(
                 LoginStatus::UNAVAILABLE
                 | LoginStatus::OUT_OF_RESOURCES

@@ -1,28 +1,34 @@
-//! The initiator: a disk that another machine exports, as a disk of this one.
+//! Host and initiator: a remote disk as a [`fabrix_block::Device`] of this machine.
 //!
-//! Knows sessions with targets, reconnection, and what a request is on the wire; touches sockets
-//! through `transport` and `rt` only. Never knows the target (`target`): the two meet over a
-//! network, or in the program.
+//! Knows sessions with targets, reconnection, and the commands of requests. Uses sockets through
+//! `transport` and `rt` only. Does not know the crate `target`.
 //!
-//! [`connect`] asks a controller once what it has and gives a [`fabrix_block::Device`]; every
-//! channel of it keeps a session of its own and reconnects for ever. [`discover`] reads a discovery
-//! log. What is promised when a connection is lost, and what is not, stands in
-//! `docs/design/host.md`.
+//! [`connect`] reads the properties of a namespace once and returns it as a device. Each channel of
+//! the device has a session of its own, which reconnects for ever. [`discover`] reads a discovery
+//! log. The guarantees after a lost connection are in `docs/design/host.md`.
+//!
+//! - `session`: a session of any protocol. `connection` holds its commands, `reconnection` its
+//!   waiting requests.
+//! - `link`, `tcp`: one connection over a transport.
+//! - `nvme`, `iscsi`: the protocols.
 
 mod address;
 mod channel;
+mod connection;
 mod error;
 pub mod iscsi;
+mod link;
 mod nvme;
 mod options;
-mod outage;
 mod probe;
+mod reconnection;
 mod request;
 mod resolve;
+mod session;
 mod sizes;
+mod tcp;
 mod timers;
 mod timing;
-mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,10 +49,10 @@ pub use timing::Trace;
 use nvme::Plan;
 use resolve::{Subsystem, first_that_answers, only_subsystem, resolve};
 
-/// Connects once, learns what the namespace is, and gives it as a disk.
+/// Connects once, reads the properties of the namespace, and returns it as a disk.
 ///
 /// # Errors
-/// No such host, nobody listens, not let in, or not a disk we can use: each as a sentence.
+/// The host is unknown or unreachable, the target refuses this host, or the disk is not supported.
 pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, ConnectError> {
     options.check()?;
     let subsystem = match &address.subsystem {
@@ -65,8 +71,7 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
         options: Arc::clone(&options),
         expected: None,
     };
-    let asked = first_that_answers(&portals, |address| plan.probe(address));
-    let (portal, facts) = asked.map_err(|error| error.at(address))?;
+    let (portal, facts) = first_that_answers(address, &portals, |portal| plan.probe(portal))?;
     RemoteDisk::new(
         Plan {
             address: portal,
@@ -81,7 +86,7 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
 /// Reads the discovery log of a target.
 ///
 /// # Errors
-/// No such host, nobody listens, or not a discovery service.
+/// The host is unknown or unreachable, or the target is not a discovery service.
 pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, ConnectError> {
     options.check()?;
     let portals = options.reachable(resolve(&address.host, address.port)?)?;
@@ -95,8 +100,7 @@ pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, Co
         }),
         expected: None,
     };
-    let asked = first_that_answers(&portals, |address| plan.probe(address));
-    let (_, facts) = asked.map_err(|error| error.at(address))?;
+    let (_, facts) = first_that_answers(address, &portals, |portal| plan.probe(portal))?;
     match &facts.found {
         Found::Discovery(log) => Ok(log.clone()),
         Found::Io { .. } | Found::Queue { .. } | Found::Timing(_) => {

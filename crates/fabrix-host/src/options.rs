@@ -1,4 +1,4 @@
-//! How a remote disk is connected, and what its user is told of its connections.
+//! Options of sessions, and events of connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,88 +9,82 @@ use fabrix_rt::Engine;
 
 use crate::{ConnectError, ConnectErrorKind, Trace};
 
-/// How to connect, and how long to hold on.
+/// Parameters of sessions, of NVMe and iSCSI alike.
 #[derive(Clone)]
 pub struct Options {
-    /// Our name, a qualified one.
+    /// NQN of this host.
     pub host: Nqn,
-    /// Our id, stable as the name is, and not zero.
+    /// Host identifier: as stable as the NQN, and not zero.
     pub host_id: [u8; 16],
-    /// CRC32C over headers.
+    /// Request header digests (CRC32C).
     pub header_digest: bool,
-    /// CRC32C over data.
+    /// Request data digests (CRC32C).
     pub data_digest: bool,
-    /// I/O queues of each channel, at least 1; the target may grant fewer, and no more than 128 are
-    /// used.
+    /// I/O queues of each channel: 1 to 128. The target may grant fewer.
     pub nr_io_queues: u16,
-    /// Entries of each I/O queue, at least 2; the target may allow fewer, and no more than 4097 are
-    /// used.
+    /// Entries of each I/O queue: 2 to 4097. The target may allow fewer.
     pub queue_size: u16,
-    /// How long either side may be silent (KATO); below a millisecond there is no keep-alive.
+    /// Keep-alive timeout (KATO). Below 1 ms there is no keep-alive.
     pub keep_alive: Duration,
-    /// Requests fail when the connection has been gone for so long, and reconnecting goes on; None:
-    /// they wait. The first try to connect is not counted: a connection is gone once it was lost,
-    /// or once that try has failed.
+    /// Time without a connection after which requests fail, while attempts to connect continue.
+    /// None: requests wait for ever. The time starts with the loss of a connection, or with the
+    /// failure of the first attempt.
     pub fast_io_fail: Option<Duration>,
-    /// The pause between tries to connect again; None: the first comes at once, then pauses double
-    /// up to 5 s.
+    /// Pause between attempts to connect. None: 50 ms, then the pauses double up to 5 s.
     pub reconnect_delay: Option<Duration>,
-    /// When the connection has been gone for so long, nobody tries any more and everything fails;
-    /// None: never.
+    /// Time without a connection after which attempts end and all requests fail. None: never.
     pub ctrl_loss: Option<Duration>,
-    /// The address of this machine that connections come from; None: the system chooses.
+    /// Local address of connections. None: the system chooses.
     pub local: Option<IpAddr>,
-    /// Connecting and asking what there is may take so long, the first time and every time.
+    /// Most time for one attempt to connect, including the bring-up.
     pub bringup_timeout: Duration,
-    /// A connection on which a request is not answered for so long is given up; zero: the request
-    /// waits for ever.
+    /// Most time for the answer to a command. The session then reconnects. Zero: no limit.
     pub io_timeout: Duration,
-    /// How to talk to the kernel while connecting.
+    /// Engine of the shard that makes the first connection.
     pub engine: Engine,
-    /// Told when requests pass us, for as long as somebody wants to know where their time goes.
+    /// Sums of the times at which requests pass the host. None: nothing is measured.
     pub trace: Option<Arc<Trace>>,
-    /// Told when a connection is lost and when it is back; called on the shard's thread, so it must
-    /// not wait.
+    /// Receives sentences about lost and restored connections. Runs on the shard's thread, so it
+    /// must not block.
     pub notify: Notify,
-    /// Told the same for programs, for each connection of a disk, by the address it goes to; must
-    /// not wait either.
+    /// Receives the events of a disk's connections, with the target's address. Must not block.
     pub watch: Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>,
 }
 
-/// Hears sentences about connections, and how much they matter.
+/// Receiver of sentences about connections, with their severity.
 pub type Notify = Arc<dyn Fn(Weight, &str) + Send + Sync>;
 
-/// How much something that is told of a connection matters.
+/// Severity of a sentence about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// All is well again.
+    /// The connection works again.
     Info,
     /// Requests wait.
     Warning,
-    /// Requests fail, or will unless somebody does something.
+    /// Requests fail, or will fail unless somebody changes something.
     Error,
 }
 
-/// What happens to a disk's connection.
+/// Event of a disk's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEvent {
-    /// There is one.
+    /// The session has connected.
     Connected,
-    /// It is lost, or could not be made; told again for every try.
+    /// The connection is lost, or an attempt has failed. Reported for each attempt.
     Lost,
-    /// The target was reached, and does not give the disk or has another one in its place: why, as
-    /// a sentence. Told again for every try.
+    /// The target refuses the disk, or has another disk in its place, with the reason as a
+    /// sentence. Reported for each attempt.
     Unusable(Arc<str>),
-    /// It is lost, and nobody tries any more.
+    /// The connection is lost, and no attempt follows.
     GivenUp,
-    /// The disk has another size over there: [`Device::resize`](fabrix_block::Device::resize)
-    /// takes it over.
+    /// The disk has changed its size. [`Device::resize`](fabrix_block::Device::resize) reads
+    /// the new one.
     Changed,
 }
 
 impl Options {
-    /// The usual: one queue of 128, no digests, a keep-alive of 5 s, requests that wait up to a
-    /// minute for a connection and half a minute for an answer, silence.
+    /// The default options: one queue of 128 entries, no digests, a keep-alive of 5 s. Requests
+    /// wait up to 60 s for a connection and 30 s for an answer. Nothing is reported.
     #[must_use]
     pub fn new(host: Nqn, host_id: [u8; 16]) -> Self {
         Self {
@@ -114,13 +108,13 @@ impl Options {
         }
     }
 
-    /// How long requests wait for a connection that is gone.
+    /// Most time that requests wait for a connection.
     pub(crate) fn patience(&self) -> Duration {
         let limits = [self.fast_io_fail, self.ctrl_loss];
         limits.into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
-    /// The portals that can be reached from the local address, at least one.
+    /// The portals of the local address's IP version, at least one.
     pub(crate) fn reachable(
         &self,
         mut portals: Vec<SocketAddr>,
@@ -139,6 +133,10 @@ impl Options {
         }
     }
 
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// `Usage`: the sentence names the option.
     pub(crate) fn check(&self) -> Result<(), ConnectError> {
         let sentence = if self.host_id == [0; 16] {
             "a host id of zeroes names no host (host_id is 0)"

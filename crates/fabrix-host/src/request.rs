@@ -1,38 +1,36 @@
-//! A request of a disk's user, from `submit` to its ending: what every kind of remote disk keeps of
-//! it.
+//! A request of a disk's user from `submit` to its completion, for every protocol.
 //!
-//! Knows the buffer that travels with it and who gets it back; does not know any protocol.
+//! Knows the request's buffer and returns it to the caller. Does not know any protocol.
 
 use std::mem;
 
 use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus};
 use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Token};
 
-/// A request of a disk's user on its way through a connection, or waiting for one.
+/// A request in progress, or waiting for a connection.
 pub(crate) struct Request {
     pub(crate) operation: Operation,
-    /// The first block that is not done yet.
+    /// First block that no command has covered yet.
     pub(crate) lba: u64,
-    /// How many are left; one command may cover fewer.
+    /// Number of blocks left. One command may cover fewer.
     pub(crate) blocks: u32,
     pub(crate) token: Token,
-    /// What its command moves: a write's source, a read's destination, a range; in the slot
-    /// meanwhile.
+    /// Data of the command: a write's source, a read's destination, or a range. The slot holds it
+    /// while the command is in progress.
     pub(crate) data: Option<Buf>,
-    /// The data goes back to the caller with the ending.
+    /// True when the completion returns the data to the caller.
     pub(crate) returns_data: bool,
-    /// The data has no holder but us: it goes back as it came, with no holder but the caller.
+    /// True when the data came with one holder. It must return with one holder.
     pub(crate) is_sole: bool,
-    /// A buffer that came with an operation that moves none.
+    /// Buffer that came with an operation without data.
     kept: Option<Buf>,
-    /// How often it was sent again because the transport spoiled it, or the target had something
-    /// else to say first.
+    /// Number of repetitions after a transport error or a unit attention.
     pub(crate) retries: u8,
-    /// When it first lost its connection; [`Nanos::MAX`]: it never did.
+    /// When the request first lost its connection. [`Nanos::MAX`]: never.
     pub(crate) lost_at: Nanos,
 }
 
-/// The data of a request, taken out of the user's.
+/// Data of a new request.
 pub(crate) struct Data {
     /// As [`Request::data`].
     pub(crate) moved: Option<Buf>,
@@ -42,7 +40,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// The data in a buffer. None, and nothing taken: there is no memory for one.
+    /// Takes the data of a request. None, with the request unchanged: the shard has no memory.
     #[inline(always)]
     pub(crate) fn take(
         shard: &mut Shard,
@@ -64,7 +62,7 @@ impl Data {
             _ => match (mem::replace(&mut request.payload, Payload::None), moves) {
                 (Payload::Owned(buf), true) => (Some(buf), None),
                 (Payload::Owned(buf), false) => (None, Some(buf)),
-                // Registered memory was refused before.
+                // Registered memory is refused earlier.
                 _ => (None, None),
             },
         };
@@ -78,7 +76,7 @@ impl Data {
 }
 
 impl Request {
-    /// A request of ours, and its data.
+    /// The request with its data.
     #[inline(always)]
     pub(crate) fn new(request: &BlockRequest<'_>, data: Data) -> Self {
         Self {
@@ -95,19 +93,29 @@ impl Request {
         }
     }
 
-    /// Whether it has ended and must still wait, because its data is being sent and would come back
-    /// with two holders.
+    /// Whether an answered request must wait: its data is still being sent and would return with
+    /// two holders.
     ///
-    /// An honest target answers a write when it has all of its data, but what waits behind that
-    /// data in the same send keeps the whole send alive.
+    /// A target answers a write when it has all of the data. Later bytes in the same send call keep
+    /// the buffer in use.
     pub(crate) fn is_being_sent(&self) -> bool {
         let is_shared = self.data.as_ref().is_some_and(|data| !data.is_unique());
         self.is_sole && self.returns_data && is_shared
     }
 
-    /// Who is told of its ending, and what: its buffer goes back with that.
+    /// Skips the blocks that a command has covered, `most` at most. False: no block is left.
+    pub(crate) fn advance(&mut self, most: u32) -> bool {
+        let is_left = self.blocks > most;
+        if is_left {
+            self.lba += u64::from(most);
+            self.blocks -= most;
+        }
+        is_left
+    }
+
+    /// The token and the completion for the caller. The completion carries the buffer.
     #[inline(always)]
-    pub(crate) fn ending(&mut self, status: DiskStatus) -> (Token, Completion) {
+    pub(crate) fn completion(&mut self, status: DiskStatus) -> (Token, Completion) {
         let buf = if self.returns_data {
             self.data.take()
         } else {
@@ -119,7 +127,7 @@ impl Request {
     }
 }
 
-/// Whether an operation's payload travels with its command.
+/// Whether the payload of an operation is sent or received with its command.
 pub(crate) fn moves_payload(operation: Operation) -> bool {
     matches!(
         operation,
@@ -127,8 +135,8 @@ pub(crate) fn moves_payload(operation: Operation) -> bool {
     )
 }
 
-/// Tells the user of the disk.
+/// Completes a request.
 pub(crate) fn finish(shard: &mut Shard, mut request: Request, status: DiskStatus) {
-    let (token, completion) = request.ending(status);
+    let (token, completion) = request.completion(status);
     shard.complete(token, completion);
 }

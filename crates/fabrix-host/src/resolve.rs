@@ -1,7 +1,6 @@
-//! From what a user writes to the portals worth trying: names to addresses, and a discovery log to
-//! the one subsystem it offers.
+//! Resolution of addresses: host names to portals, and a discovery log to its only subsystem.
 //!
-//! A name may have several addresses (`localhost` has two); they are tried in the system's order
+//! A name may have several addresses. `localhost` has two. They are tried in the system's order
 //! until one answers.
 
 use std::fmt;
@@ -15,13 +14,17 @@ use fabrix_proto::portal::{is_link_local, zone};
 
 use crate::{Address, ConnectError, ConnectErrorKind};
 
-/// A subsystem and where it can be reached; there is at least one portal.
+/// A subsystem and its portals, at least one.
 pub(crate) struct Subsystem {
     pub(crate) name: Nqn,
     pub(crate) portals: Vec<SocketAddr>,
 }
 
 impl Subsystem {
+    /// The subsystem of that name.
+    ///
+    /// # Errors
+    /// The name is not an NQN.
     pub(crate) fn named(name: &str, portals: Vec<SocketAddr>) -> Result<Self, ConnectError> {
         let name = Nqn::new(name).map_err(|error| {
             let sentence = format!("`{name}` is not an NQN: {error}");
@@ -29,6 +32,28 @@ impl Subsystem {
         })?;
         Ok(Self { name, portals })
     }
+}
+
+/// Writes the URI of a remote disk: scheme, host, port, and a path of at most two parts.
+pub(crate) fn write_uri(
+    f: &mut fmt::Formatter<'_>,
+    scheme: &str,
+    (host, port): (&str, u16),
+    path: (Option<&str>, Option<u32>),
+) -> fmt::Result {
+    let (open, close) = if host.contains(':') {
+        ("[", "]")
+    } else {
+        ("", "")
+    };
+    write!(f, "{scheme}://{open}{host}{close}:{port}")?;
+    if let Some(name) = path.0 {
+        write!(f, "/{name}")?;
+        if let Some(number) = path.1 {
+            write!(f, "/{number}")?;
+        }
+    }
+    Ok(())
 }
 
 /// The addresses of a host, at least one.
@@ -51,27 +76,30 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectE
     Ok(found)
 }
 
-/// Asks one portal after the other until one says something, and tells which.
+/// Probes one portal after the other until a target answers. Yields that portal.
+///
+/// # Errors
+/// The error of the portal that answered, or of the first one. It names `address`.
 pub(crate) fn first_that_answers<T>(
+    address: &impl fmt::Display,
     portals: &[SocketAddr],
     mut probe: impl FnMut(SocketAddr) -> Result<T, ConnectError>,
 ) -> Result<(SocketAddr, T), ConnectError> {
-    let mut silent = None;
-    for &address in portals {
-        match probe(address) {
-            Ok(found) => return Ok((address, found)),
-            Err(error) if error.says_nothing_about_the_target() => {
-                silent.get_or_insert(error);
+    let mut unreachable = None;
+    for &portal in portals {
+        match probe(portal) {
+            Ok(found) => return Ok((portal, found)),
+            Err(error) if error.is_of_the_network() => {
+                unreachable.get_or_insert(error);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.at(address)),
         }
     }
-    Err(silent.unwrap_or_else(|| {
-        ConnectError::new(ConnectErrorKind::Unreachable, "there is no address to try")
-    }))
+    let none = || ConnectError::new(ConnectErrorKind::Unreachable, "there is no address to try");
+    Err(unreachable.unwrap_or_else(none).at(address))
 }
 
-/// The one subsystem that a log offers over TCP.
+/// The only subsystem that a discovery log offers over TCP.
 pub(crate) fn only_subsystem(
     address: &Address,
     log: &DiscoveryLog,
@@ -83,8 +111,10 @@ pub(crate) fn only_subsystem(
     let mut names: Vec<&Nqn> = records.iter().map(|record| &record.subsystem).collect();
     names.sort_by_key(|name| name.as_str());
     names.dedup();
+    let shown: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    only_name(&address, "subsystems", &shown)?;
     match names.as_slice() {
-        [one] => Ok(Subsystem {
+        [one, ..] => Ok(Subsystem {
             name: (*one).clone(),
             portals: portals(&resolve(&address.host, address.port)?, &records),
         }),
@@ -103,57 +133,67 @@ pub(crate) fn only_subsystem(
                 "{address} offers no subsystem to this host; ask for this host's NQN to be allowed there"
             ),
         )),
-        several => {
-            let shown = several.iter().take(SHOWN).map(|name| name.as_str());
-            let list = shown.collect::<Vec<_>>().join(", ");
-            let sentence =
-                format!("{address} offers several subsystems, name one in the URI: {list}");
-            Err(ConnectError::new(ConnectErrorKind::Usage, sentence))
-        }
     }
 }
 
-/// Where the subsystem of these records is: where it was asked for if it is there too, else where
-/// the records say.
+/// The only name of a list. None: the list is empty.
 ///
-/// A record with the unspecified address means the address it was read from. A link-local address
-/// is on the link by which the log was read: a zone in a record is the target's name of its link,
-/// and means nothing here.
-fn portals(asked: &[SocketAddr], records: &[&DiscoveredRecord]) -> Vec<SocketAddr> {
-    let said: Vec<(IpAddr, u16)> = records
+/// # Errors
+/// The list has several names: the user must choose. `kind` is what they name.
+pub(crate) fn only_name<'a>(
+    address: &impl fmt::Display,
+    kind: &str,
+    names: &[&'a str],
+) -> Result<Option<&'a str>, ConnectError> {
+    if names.len() <= 1 {
+        return Ok(names.first().copied());
+    }
+    let list = names[..names.len().min(SHOWN)].join(", ");
+    let sentence = format!("{address} offers several {kind}, name one in the URI: {list}");
+    Err(ConnectError::new(ConnectErrorKind::Usage, sentence))
+}
+
+/// The portals of a subsystem: those of the discovery service where the records name them too, else
+/// the portals of the records.
+///
+/// A record with the unspecified address stands for the address of the discovery service. A
+/// link-local address is on the link of the discovery service: the zone in a record is a name of
+/// the target's own link.
+fn portals(service: &[SocketAddr], records: &[&DiscoveredRecord]) -> Vec<SocketAddr> {
+    let listed: Vec<(IpAddr, u16)> = records
         .iter()
         .filter_map(|record| {
             let address = record.address.split('%').next()?;
             Some((address.parse().ok()?, record.service.parse().ok()?))
         })
         .collect();
-    let is_said = |portal: &&SocketAddr| {
+    let is_listed = |portal: &&SocketAddr| {
         let here = |(ip, port): &(IpAddr, u16)| {
             *port == portal.port() && (ip.is_unspecified() || *ip == portal.ip())
         };
-        said.iter().any(here)
+        listed.iter().any(here)
     };
-    let here: Vec<SocketAddr> = asked.iter().filter(is_said).copied().collect();
-    if !here.is_empty() || said.is_empty() {
+    let here: Vec<SocketAddr> = service.iter().filter(is_listed).copied().collect();
+    if !here.is_empty() || listed.is_empty() {
         return if here.is_empty() {
-            asked.to_vec()
+            service.to_vec()
         } else {
             here
         };
     }
-    let there = said.iter().flat_map(|(ip, port)| match ip {
-        ip if ip.is_unspecified() => asked
+    let there = listed.iter().flat_map(|(ip, port)| match ip {
+        ip if ip.is_unspecified() => service
             .iter()
             .map(|portal| SocketAddr::new(portal.ip(), *port))
             .collect(),
-        ip => vec![on_the_link_of(asked, SocketAddr::new(*ip, *port))],
+        ip => vec![on_the_link_of(service, SocketAddr::new(*ip, *port))],
     });
     there.take(PORTALS).collect()
 }
 
-/// An address, with the zone by which the target was reached if it needs one.
-pub(crate) fn on_the_link_of(asked: &[SocketAddr], mut address: SocketAddr) -> SocketAddr {
-    let link = asked
+/// An address, with the zone of `service` if it is link-local.
+pub(crate) fn on_the_link_of(service: &[SocketAddr], mut address: SocketAddr) -> SocketAddr {
+    let link = service
         .iter()
         .map(|portal| zone(*portal))
         .find(|zone| *zone != 0);
@@ -165,7 +205,7 @@ pub(crate) fn on_the_link_of(asked: &[SocketAddr], mut address: SocketAddr) -> S
     address
 }
 
-/// A log may have thousands of records: so many portals are tried, and so many names are shown.
+/// Limits for a log of thousands of records: portals to try, and names to show.
 const PORTALS: usize = 8;
 const SHOWN: usize = 16;
 
@@ -190,19 +230,19 @@ mod tests {
         }
     }
 
-    fn check(asked: &str, records: &[(&str, &str)], expected: &[&str]) {
+    fn check(service: &str, records: &[(&str, &str)], expected: &[&str]) {
         let records: Vec<_> = records.iter().map(|(ip, port)| record(ip, port)).collect();
         let records: Vec<_> = records.iter().collect();
-        let asked = asked.parse().expect("an address");
+        let service = service.parse().expect("an address");
         let expected: Vec<SocketAddr> = expected
             .iter()
             .map(|text| text.parse().expect("an address"))
             .collect();
-        assert_eq!(portals(&[asked], &records), expected);
+        assert_eq!(portals(&[service], &records), expected);
     }
 
     #[test]
-    fn a_subsystem_is_reached_where_it_was_asked_for_if_it_is_there() {
+    fn a_subsystem_is_reached_at_its_discovery_service_if_it_is_there() {
         let both = [("10.0.0.2", "4420"), ("127.0.0.1", "4420")];
         check("127.0.0.1:4420", &both, &["127.0.0.1:4420"]);
         check(
@@ -213,17 +253,17 @@ mod tests {
     }
 
     #[test]
-    fn a_discovery_service_on_a_port_of_its_own_sends_us_to_the_subsystems_port() {
+    fn a_discovery_service_on_its_own_port_leads_to_the_port_of_the_subsystem() {
         check("10.0.0.1:8009", &[("10.0.0.1", "4420")], &["10.0.0.1:4420"]);
         check("10.0.0.1:8009", &[("0.0.0.0", "4420")], &["10.0.0.1:4420"]);
         check("10.0.0.1:8009", &[("10.9.9.9", "4421")], &["10.9.9.9:4421"]);
     }
 
     #[test]
-    fn a_link_local_record_is_on_the_link_that_was_asked() {
-        let told = [("fe80::2%nvme0", "4420")];
-        check("[fe80::1%3]:8009", &told, &["[fe80::2%3]:4420"]);
-        check("[fe80::2%3]:4420", &told, &["[fe80::2%3]:4420"]);
+    fn a_link_local_record_is_on_the_link_of_the_discovery_service() {
+        let records = [("fe80::2%nvme0", "4420")];
+        check("[fe80::1%3]:8009", &records, &["[fe80::2%3]:4420"]);
+        check("[fe80::2%3]:4420", &records, &["[fe80::2%3]:4420"]);
     }
 
     #[test]
@@ -234,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_cannot_be_read_leave_us_where_we_are() {
+    fn records_that_cannot_be_read_mean_the_discovery_service() {
         check("10.0.0.1:4420", &[("a name", "a port")], &["10.0.0.1:4420"]);
     }
 }

@@ -1,28 +1,28 @@
-//! The few timers of a session: one of each kind, so that setting one again moves it.
+//! Timers of a session: at most one of each kind.
 
 use std::time::Duration;
 
 use fabrix_rt::{Nanos, Shard, TaskId, TimerId, Token};
 
-/// What a session waits for.
+/// Kinds of timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// Time to look at the keep-alive and at requests without an answer.
+    /// Checks the keep-alive and commands without an answer.
     Tick,
-    /// The next try to connect.
+    /// Starts the next attempt to connect.
     Reconnect,
-    /// Bring-up takes too long.
+    /// Ends a bring-up that takes too long.
     Bringup,
-    /// The target is to be asked again whether it is ready.
+    /// Takes the next step of the bring-up: the target was not ready.
     Step,
-    /// Requests have waited long enough for a connection.
-    Fail,
-    /// A goodbye has had its time.
-    Part,
-    /// A target that wants us to leave has had time to end what is in progress.
-    Leave,
-    /// A target that was busy may be asked again.
-    Again,
+    /// Fails requests that wait for a connection.
+    FastIoFail,
+    /// Ends the sending of a termination request or a Logout.
+    Terminate,
+    /// Disconnects from a target that ends the session and does not finish.
+    Quiesce,
+    /// Resumes sending after the target was busy.
+    Resume,
 }
 
 const KINDS: [Timer; 8] = [
@@ -30,41 +30,44 @@ const KINDS: [Timer; 8] = [
     Timer::Reconnect,
     Timer::Bringup,
     Timer::Step,
-    Timer::Fail,
-    Timer::Part,
-    Timer::Leave,
-    Timer::Again,
+    Timer::FastIoFail,
+    Timer::Terminate,
+    Timer::Quiesce,
+    Timer::Resume,
 ];
 
-/// Task slots of timers have this bit, those of connections do not.
+/// Bit that only the task slots of timers have.
 const TIMER_SLOTS: u32 = 1 << 31;
 
+/// The timers of one session.
 #[derive(Default)]
 pub(crate) struct Timers {
     set: [Option<TimerId>; KINDS.len()],
 }
 
 impl Timers {
-    /// Sets a timer, in place of the one of its kind that may be set.
+    /// Sets a timer. Replaces a timer of the same kind.
     pub(crate) fn set(&mut self, shard: &mut Shard, task: TaskId, timer: Timer, at: Nanos) {
         self.cancel(shard, timer);
         let slot = TIMER_SLOTS | timer as u32;
         self.set[timer as usize] = Some(shard.set_timer(Token { task, slot }, at));
     }
 
+    /// Cancels the timer of a kind, if it is set.
     pub(crate) fn cancel(&mut self, shard: &mut Shard, timer: Timer) {
         if let Some(id) = self.set[timer as usize].take() {
             shard.cancel_timer(id);
         }
     }
 
+    /// Cancels all timers.
     pub(crate) fn cancel_all(&mut self, shard: &mut Shard) {
         for timer in KINDS {
             self.cancel(shard, timer);
         }
     }
 
-    /// Which timer a task slot belongs to; it is set no longer.
+    /// The timer of a task slot, which has expired.
     pub(crate) fn expired(&mut self, slot: u32) -> Option<Timer> {
         let index = (slot & !TIMER_SLOTS) as usize;
         let timer = KINDS
@@ -76,19 +79,18 @@ impl Timers {
     }
 }
 
-/// A tick may come by this part of its period early.
+/// An eighth of its period: a tick may come so much too early.
 const EARLY_PART: u32 = 8;
 
-/// The moment of the next tick: the last one before the end of the period that all ticks of such a
-/// period share. So a host with many connections wakes once for them all, and so does the target
-/// that it asks.
+/// Time of the next tick: the last multiple of an eighth of the period before the period ends. All
+/// connections share these times, so that host and target wake up once for all of them.
 pub(crate) fn next_tick(now: Nanos, period: Duration) -> Nanos {
     let apart = u64::try_from((period / EARLY_PART).as_nanos()).unwrap_or(u64::MAX);
     let end = now + period;
     Nanos(end.0 - end.0 % apart.max(1))
 }
 
-/// Whether a period is over for a tick that comes so long after its beginning.
+/// Whether a period has ended `since` after its start, for ticks that come too early.
 pub(crate) fn is_over(since: Duration, period: Duration) -> bool {
     since >= period - period / EARLY_PART
 }

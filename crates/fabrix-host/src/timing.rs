@@ -1,16 +1,15 @@
-//! Where the time of requests goes: what we see of it ourselves, and what a target of ours tells.
+//! Time of requests on their way through the host.
 //!
-//! Both add up the moments at which requests pass a place; the difference of two sums over the same
-//! requests is how long they stayed between the places. Nothing is kept for a request, and without
-//! a [`Trace`] nothing is looked at. What the target's places are stands in
-//! `fabrix_proto::nvme::timing`.
+//! The host adds up the times at which requests pass its probe points. The difference of two sums
+//! over the same requests is the time between the points. No state is kept for a request. Without a
+//! [`Trace`] nothing is measured. The target's probe points are in `fabrix_proto::nvme::timing`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fabrix_proto::nvme::timing::Passed;
 use fabrix_rt::Nanos;
 
-/// The moments at which requests passed us, added up by all channels of a disk.
+/// Sums of the times at which requests passed the probe points, over all channels of a disk.
 #[derive(Debug, Default)]
 pub struct Trace {
     submitted: Sum,
@@ -40,22 +39,22 @@ impl Sum {
 }
 
 impl Trace {
-    /// A request has come from the disk's user.
+    /// A request was submitted.
     pub(crate) fn submitted(&self) {
         self.submitted.add(1, Nanos::now());
     }
 
-    /// So many commands were handed to the kernel.
+    /// The kernel has accepted `count` commands.
     pub(crate) fn sent(&self, count: u64) {
         self.sent.add(count, Nanos::now());
     }
 
-    /// The answer of a command had arrived by `at`.
+    /// The answer of a command arrived at `at`.
     pub(crate) fn received(&self, at: Nanos) {
         self.received.add(1, at);
     }
 
-    /// The disk's user is told of an ending.
+    /// A request completes.
     pub(crate) fn ended(&self) {
         self.ended.add(1, Nanos::now());
     }

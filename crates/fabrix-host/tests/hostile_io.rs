@@ -1,6 +1,5 @@
-//! A target that misbehaves while requests are in progress: the fault costs that controller, is
-//! told in a sentence, and the request is carried out by the next one. What is only an answer costs
-//! nothing.
+//! A target that misbehaves while requests are in progress. The host drops the controller, reports
+//! the fault, and repeats the request at the next controller. An error status costs no connection.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A disk behind an iSCSI target that is slow, busy, reserved, cut off, or lies.
+//! A disk at an iSCSI target that is slow, busy, reserved, unreachable, or wrong.
 
 mod common;
 

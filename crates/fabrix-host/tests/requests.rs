@@ -1,5 +1,5 @@
-//! Requests of a disk's user through an honest target: verified data at depth, what a target cannot
-//! do, what it does by halves, and what is asked of it at most.
+//! Requests at a correct target: verified data at depth, unsupported operations, commands that
+//! cover a part of a request, and limits of the target.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! A remote logical unit as a disk.
 //!
-//! Knows what the disk promised when it was first seen. Each channel has a session of its own, so
-//! shards share nothing; see `docs/design/host.md`.
+//! Keeps the properties that the disk had when it was opened. Each channel has its own session, so
+//! shards share nothing. See `docs/design/host.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -11,38 +11,37 @@ use fabrix_proto::scsi::bringup::UnitFacts;
 use fabrix_rt::Shard;
 
 use super::Address;
+use super::known_disk::KnownDisk;
 use super::plan::{Found, Plan};
-use super::seen::Seen;
-use crate::nvme::sized_elsewhere;
-use crate::{ConnectError, ConnectErrorKind};
+use crate::{ConnectError, ConnectErrorKind, sizes};
 
-/// A disk that another machine exports over iSCSI.
+/// A disk over iSCSI.
 pub struct RemoteUnit {
     plan: Plan,
-    seen: Arc<Seen>,
+    disk: Arc<KnownDisk>,
     identity: Identity,
-    /// Each session has an ISID of its own, those of the disk in another size included.
+    /// Number of the next session. It makes the ISID unique, also after a change of the size.
     sessions: Arc<AtomicU16>,
 }
 
 impl RemoteUnit {
-    /// The disk that `facts` were learned about by following `plan`.
+    /// The disk that a session with `plan` has found. `facts` are its properties.
     pub(super) fn new(
         plan: &Plan,
         facts: &UnitFacts,
-        asked: &Address,
+        address: &Address,
     ) -> Result<Self, ConnectError> {
-        let seen = Arc::new(Seen::new(facts)?);
+        let disk = Arc::new(KnownDisk::new(facts)?);
         let name = Address {
             lun: Some(facts.lun),
-            ..asked.clone()
+            ..address.clone()
         };
-        let place = format!("{}/{}", asked.target.as_deref().unwrap_or(""), facts.lun);
-        let identity = seen.identity(&name.to_string(), &place);
-        let plan = plan.expecting(&seen);
+        let location = format!("{}/{}", address.target.as_deref().unwrap_or(""), facts.lun);
+        let identity = disk.identity(&name.to_string(), &location);
+        let plan = plan.expecting(&disk);
         Ok(Self {
             plan,
-            seen,
+            disk,
             identity,
             sessions: Arc::new(AtomicU16::new(1)),
         })
@@ -51,41 +50,41 @@ impl RemoteUnit {
 
 impl Device for RemoteUnit {
     fn geometry(&self) -> &Geometry {
-        &self.seen.geometry
+        &self.disk.geometry
     }
 
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Begins to connect and does not wait for it: requests that come before the connection wait in
-    /// the channel.
+    /// Starts to connect and does not wait. Requests wait in the channel until the session has
+    /// connected.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         Ok(self.plan.session(number).open(shard))
     }
 
     fn compares_and_writes(&self) -> bool {
-        self.seen.compare_and_write_blocks > 0
+        self.disk.compare_and_write_blocks > 0
     }
 
-    /// Asks the target again, and waits for the answer.
+    /// Reads the size from the target, and waits for the answer.
     fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let cannot = |error: ConnectError| error.of_disk(&self.identity.name);
+        let failed = |error: ConnectError| error.of_disk(&self.identity.name);
         if bytes.is_some() {
-            return Err(sized_elsewhere(&self.identity));
+            return Err(sizes::resize_elsewhere(&self.identity));
         }
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
-        let found = self.plan.session(number).ask().map_err(cannot)?;
+        let found = self.plan.session(number).ask().map_err(failed)?;
         let Found::Unit(facts) = found else {
             let sentence = "the target has no disk there any more";
             let gone = ConnectError::new(ConnectErrorKind::Refused, sentence);
-            return Err(cannot(gone));
+            return Err(failed(gone));
         };
-        let seen = Arc::new(self.seen.again(&facts).map_err(cannot)?);
+        let disk = Arc::new(self.disk.remeasured(&facts).map_err(failed)?);
         Ok(Arc::new(Self {
-            plan: self.plan.expecting(&seen),
-            seen,
+            plan: self.plan.expecting(&disk),
+            disk,
             identity: self.identity.clone(),
             sessions: Arc::clone(&self.sessions),
         }))

@@ -1,6 +1,6 @@
-//! A block request in SCSI's words, and a SCSI answer in a disk's.
+//! Tables from block requests to SCSI commands, and from SCSI statuses to disk statuses.
 //!
-//! The mirror of the target's SCSI commands. Knows both vocabularies; does not know connections.
+//! The target's SCSI commands do the opposite. Knows nothing of connections.
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::iscsi::initiator::Transfer;
@@ -11,23 +11,23 @@ use fabrix_proto::scsi::cdb::build::{self, Cdb};
 use fabrix_proto::scsi::sense::{Sense, SenseKey};
 use fabrix_proto::scsi::spec::Status;
 
-use super::seen::Seen;
+use super::known_disk::KnownDisk;
 
-/// How many blocks of a request one command can cover.
-pub(crate) fn most_blocks(operation: Operation, seen: &Seen) -> u32 {
+/// Most blocks of a request that one command can cover.
+pub(crate) fn most_blocks(operation: Operation, disk: &KnownDisk) -> u32 {
     match operation {
-        Operation::WriteZeroes { .. } => seen.write_same_blocks,
-        Operation::Deallocate => seen.unmap_blocks,
-        // The caller keeps to the largest transfer; a flush has none.
+        Operation::WriteZeroes { .. } => disk.write_same_blocks,
+        Operation::Deallocate => disk.unmap_blocks,
+        // The caller respects the largest transfer. A flush has no blocks.
         _ => u32::MAX,
     }
 }
 
-/// Whether the disk has the command that an operation needs, as far as it has said.
-pub(crate) fn is_supported(operation: Operation, blocks: u32, seen: &Seen) -> bool {
+/// Whether the disk supports the command of an operation, as far as it reports that.
+pub(crate) fn is_supported(operation: Operation, blocks: u32, disk: &KnownDisk) -> bool {
     match operation {
-        Operation::CompareAndWrite { .. } => blocks <= seen.compare_and_write_blocks,
-        Operation::Deallocate => seen.unmap_blocks > 0,
+        Operation::CompareAndWrite { .. } => blocks <= disk.compare_and_write_blocks,
+        Operation::Deallocate => disk.unmap_blocks > 0,
         Operation::Read
         | Operation::Write { .. }
         | Operation::Flush
@@ -35,19 +35,22 @@ pub(crate) fn is_supported(operation: Operation, blocks: u32, seen: &Seen) -> bo
     }
 }
 
-/// The command for an operation, and how its data moves; none: it covers more blocks than there are
-/// bits for.
-pub(crate) fn cdb(operation: Operation, extent: Extent, seen: &Seen) -> Option<(Cdb, Transfer)> {
-    // Only for operations with data, which were checked against the largest transfer.
-    let bytes = extent.blocks.saturating_mul(seen.geometry.block_bytes);
-    let fua = seen.fua && operation.promises_durability();
+/// The command of an operation and its data transfer. None: the blocks do not fit the CDB.
+pub(crate) fn cdb(
+    operation: Operation,
+    extent: Extent,
+    disk: &KnownDisk,
+) -> Option<(Cdb, Transfer)> {
+    // Used for operations with data only. The caller respects the largest transfer.
+    let bytes = extent.blocks.saturating_mul(disk.geometry.block_bytes);
+    let fua = disk.fua && operation.promises_durability();
     Some(match operation {
         Operation::Read => (build::read(extent), Transfer::Read { bytes }),
         Operation::Write { .. } => (build::write(extent, fua), Transfer::Write { bytes }),
         Operation::Flush => (build::synchronize_cache(), Transfer::None),
         Operation::WriteZeroes { deallocate, .. } => {
-            let unmap = deallocate && seen.zeroes_unmap;
-            let bytes = seen.geometry.block_bytes;
+            let unmap = deallocate && disk.zeroes_unmap;
+            let bytes = disk.geometry.block_bytes;
             (build::write_same(extent, unmap), Transfer::Write { bytes })
         }
         Operation::Deallocate => (
@@ -65,38 +68,37 @@ pub(crate) fn cdb(operation: Operation, extent: Extent, seen: &Seen) -> Option<(
     })
 }
 
-/// Whether an operation that has ended well must be made durable by a flush, because its command
-/// could not be told to.
-pub(crate) fn needs_flush(operation: Operation, seen: &Seen) -> bool {
+/// Whether a flush must follow the command of a durable operation: the command itself has no FUA.
+pub(crate) fn needs_flush(operation: Operation, disk: &KnownDisk) -> bool {
     let by_itself = match operation {
-        Operation::Write { .. } | Operation::CompareAndWrite { .. } => seen.fua,
+        Operation::Write { .. } | Operation::CompareAndWrite { .. } => disk.fua,
         _ => false,
     };
     operation.promises_durability()
         && operation != Operation::Flush
-        && seen.geometry.volatile_cache
+        && disk.geometry.volatile_cache
         && !by_itself
 }
 
-/// What is to be done about an answer.
+/// Consequence of an answer for its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It has ended.
-    Ends(DiskStatus),
-    /// Something else had to be told first, or the transport spoiled it: send it again at once.
-    Again(DiskStatus),
-    /// The target has no room for it now: send it again in a while.
+    /// The request completes.
+    Complete(DiskStatus),
+    /// The target reported a unit attention, or the transport failed: repeat the command at once.
+    Repeat(DiskStatus),
+    /// The target has no room now: repeat the command after a pause.
     Later,
     /// Another initiator has reserved the disk.
     Reserved,
 }
 
-/// What an answer means for a disk.
+/// The consequence of an answer.
 pub(crate) fn verdict(
     operation: Operation,
     status: Status,
     sense: Option<Sense>,
-    seen: &Seen,
+    disk: &KnownDisk,
 ) -> Verdict {
     use DiskStatus::{Aborted, MediaRead, MediaWrite, Ok};
     let medium = match operation {
@@ -104,24 +106,24 @@ pub(crate) fn verdict(
         _ => MediaWrite,
     };
     match (status, sense) {
-        (Status::GOOD, _) => Verdict::Ends(Ok),
+        (Status::GOOD, _) => Verdict::Complete(Ok),
         (Status::BUSY | Status::TASK_SET_FULL, _) => Verdict::Later,
         (Status::RESERVATION_CONFLICT, _) => Verdict::Reserved,
-        (Status::TASK_ABORTED, _) => Verdict::Again(Aborted),
-        (Status::CHECK_CONDITION, Some(sense)) => by_sense(operation, sense, medium, seen),
-        _ => Verdict::Ends(medium),
+        (Status::TASK_ABORTED, _) => Verdict::Repeat(Aborted),
+        (Status::CHECK_CONDITION, Some(sense)) => by_sense(operation, sense, medium, disk),
+        _ => Verdict::Complete(medium),
     }
 }
 
-fn by_sense(operation: Operation, sense: Sense, medium: DiskStatus, seen: &Seen) -> Verdict {
+fn by_sense(operation: Operation, sense: Sense, medium: DiskStatus, disk: &KnownDisk) -> Verdict {
     use DiskStatus::{Aborted, CompareFailed, NoSpace, NotReady, Ok, ReadOnly};
-    Verdict::Ends(match sense.key {
+    Verdict::Complete(match sense.key {
         SenseKey::NO_SENSE | SenseKey::RECOVERED_ERROR => Ok,
-        SenseKey::UNIT_ATTENTION => return Verdict::Again(NotReady),
-        SenseKey::ABORTED_COMMAND => return Verdict::Again(Aborted),
+        SenseKey::UNIT_ATTENTION => return Verdict::Repeat(NotReady),
+        SenseKey::ABORTED_COMMAND => return Verdict::Repeat(Aborted),
         SenseKey::NOT_READY if is_becoming_ready(sense) => return Verdict::Later,
         SenseKey::NOT_READY => NotReady,
-        SenseKey::ILLEGAL_REQUEST => illegal(operation, sense.code, seen),
+        SenseKey::ILLEGAL_REQUEST => illegal(operation, sense.code, disk),
         SenseKey::DATA_PROTECT if sense.code == AdditionalSense::SPACE_ALLOCATION_FAILED => NoSpace,
         SenseKey::DATA_PROTECT => ReadOnly,
         SenseKey::MISCOMPARE => CompareFailed,
@@ -129,8 +131,8 @@ fn by_sense(operation: Operation, sense: Sense, medium: DiskStatus, seen: &Seen)
     })
 }
 
-/// A command that the target cannot do this way is unsupported where callers can do it another way.
-fn illegal(operation: Operation, code: AdditionalSense, seen: &Seen) -> DiskStatus {
+/// The disk status of ILLEGAL REQUEST. An operation that callers can replace is unsupported.
+fn illegal(operation: Operation, code: AdditionalSense, disk: &KnownDisk) -> DiskStatus {
     let is_hint = matches!(
         operation,
         Operation::WriteZeroes { .. } | Operation::Deallocate
@@ -138,9 +140,9 @@ fn illegal(operation: Operation, code: AdditionalSense, seen: &Seen) -> DiskStat
     match code {
         AdditionalSense::LBA_OUT_OF_RANGE => DiskStatus::OutOfRange,
         AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED => DiskStatus::NotReady,
-        // Without a cache, what was answered is on the medium.
+        // Without a cache every answered write is on the medium.
         AdditionalSense::INVALID_COMMAND_OPERATION_CODE
-            if operation == Operation::Flush && !seen.geometry.volatile_cache =>
+            if operation == Operation::Flush && !disk.geometry.volatile_cache =>
         {
             DiskStatus::Ok
         }
@@ -152,7 +154,7 @@ fn illegal(operation: Operation, code: AdditionalSense, seen: &Seen) -> DiskStat
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::tests::seen;
+    use super::super::known_disk::tests::disk;
     use super::*;
 
     const READ: Operation = Operation::Read;
@@ -169,13 +171,13 @@ mod tests {
             operation,
             Status::CHECK_CONDITION,
             Some(sense),
-            &seen(|_| {}),
+            &disk(|_| {}),
         );
         assert_eq!(found, expected, "{operation:?} {sense:?}");
     }
 
     #[test]
-    fn sense_becomes_what_a_disks_user_understands() {
+    fn sense_becomes_a_disk_status() {
         use DiskStatus::{
             CompareFailed, MediaRead, MediaWrite, NoSpace, OutOfRange, ReadOnly, Unsupported,
         };
@@ -183,84 +185,84 @@ mod tests {
             READ,
             SenseKey::MEDIUM_ERROR,
             0x1100,
-            Verdict::Ends(MediaRead),
+            Verdict::Complete(MediaRead),
         );
         check(
             WRITE,
             SenseKey::HARDWARE_ERROR,
             0x4400,
-            Verdict::Ends(MediaWrite),
+            Verdict::Complete(MediaWrite),
         );
         check(
             WRITE,
             SenseKey::DATA_PROTECT,
             0x2700,
-            Verdict::Ends(ReadOnly),
+            Verdict::Complete(ReadOnly),
         );
         check(
             WRITE,
             SenseKey::DATA_PROTECT,
             0x2707,
-            Verdict::Ends(NoSpace),
+            Verdict::Complete(NoSpace),
         );
         check(
             READ,
             SenseKey::ILLEGAL_REQUEST,
             0x2100,
-            Verdict::Ends(OutOfRange),
+            Verdict::Complete(OutOfRange),
         );
         check(
             ZEROES,
             SenseKey::ILLEGAL_REQUEST,
             0x2400,
-            Verdict::Ends(Unsupported),
+            Verdict::Complete(Unsupported),
         );
         check(
             WRITE,
             SenseKey::ILLEGAL_REQUEST,
             0x2400,
-            Verdict::Ends(DiskStatus::Internal),
+            Verdict::Complete(DiskStatus::Internal),
         );
         check(
             WRITE,
             SenseKey::MISCOMPARE,
             0x1D00,
-            Verdict::Ends(CompareFailed),
+            Verdict::Complete(CompareFailed),
         );
         check(
             Operation::Flush,
             SenseKey::ILLEGAL_REQUEST,
             0x2000,
-            Verdict::Ends(DiskStatus::Ok),
+            Verdict::Complete(DiskStatus::Ok),
         );
     }
 
     #[test]
-    fn attentions_are_heard_and_busy_targets_waited_for() {
+    fn commands_are_repeated_after_unit_attentions_and_later_at_busy_targets() {
         check(
             READ,
             SenseKey::UNIT_ATTENTION,
             0x2900,
-            Verdict::Again(DiskStatus::NotReady),
+            Verdict::Repeat(DiskStatus::NotReady),
         );
         check(READ, SenseKey::NOT_READY, 0x0401, Verdict::Later);
         for status in [Status::BUSY, Status::TASK_SET_FULL] {
-            assert_eq!(verdict(WRITE, status, None, &seen(|_| {})), Verdict::Later);
+            assert_eq!(verdict(WRITE, status, None, &disk(|_| {})), Verdict::Later);
         }
-        let reserved = verdict(WRITE, Status::RESERVATION_CONFLICT, None, &seen(|_| {}));
+        let reserved = verdict(WRITE, Status::RESERVATION_CONFLICT, None, &disk(|_| {}));
         assert_eq!(reserved, Verdict::Reserved);
     }
 
     #[test]
-    fn a_cache_that_knows_no_fua_is_flushed_behind_a_durable_write() {
-        let cached = seen(|facts| (facts.write_cache, facts.fua) = (true, false));
+    fn a_cache_without_fua_is_flushed_behind_a_durable_write() {
+        let cached = disk(|facts| (facts.write_cache, facts.fua) = (true, false));
         assert!(needs_flush(DURABLE, &cached) && needs_flush(ZEROES, &cached));
         assert!(!needs_flush(WRITE, &cached) && !needs_flush(Operation::Flush, &cached));
-        let obeys = seen(|facts| (facts.write_cache, facts.fua) = (true, true));
+        let obeys = disk(|facts| (facts.write_cache, facts.fua) = (true, true));
         assert!(!needs_flush(DURABLE, &obeys) && needs_flush(ZEROES, &obeys));
         assert!(!needs_flush(
             ZEROES,
-            &seen(|facts| facts.write_cache = false)
+            &disk(|facts| facts.write_cache = false)
         ));
     }
 }

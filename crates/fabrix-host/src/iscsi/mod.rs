@@ -1,18 +1,18 @@
 //! iSCSI as an initiator: a remote logical unit as a disk.
 //!
-//! Read downwards: `channel` is the disk; each of its channels has a `session`, one connection with
-//! one target, which follows a `plan`, comes up in `bring` and leaves in `parting`, and whose
-//! requests are `transfer`'s; `connection` holds its slots. `command` and `seen` are tables:
-//! requests to commands, and what the disk said to its geometry. The mirror of `nvme`, with the
-//! same outline.
+//! - `channel`: the disk. Each of its channels has a session.
+//! - `session`: one session with one target, which carries out a `plan`. `bringup` reads the
+//!   properties of the logical unit.
+//! - `transfer`: requests as commands.
+//! - `connection`: the session's only connection. `tcp` alone names a transport.
+//! - `command`, `known_disk`: tables from requests to commands, and from INQUIRY data to a disk.
 
-mod bring;
+mod bringup;
 mod channel;
 mod command;
 mod connection;
-mod parting;
+mod known_disk;
 mod plan;
-mod seen;
 mod session;
 mod tcp;
 mod transfer;
@@ -23,65 +23,58 @@ pub use fabrix_proto::iscsi::initiator::{DiscoveredPortal, DiscoveredTarget};
 
 pub use channel::RemoteUnit;
 
-use crate::resolve::{first_that_answers, resolve};
+use crate::resolve::{first_that_answers, only_name, resolve, write_uri};
 use crate::{ConnectError, ConnectErrorKind, Options};
 use plan::{Found, Plan};
 
-/// Where a remote logical unit is.
+/// Address of a remote logical unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Name or address of the machine.
+    /// Host name or IP address.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// The target's name; found by discovery when there is just one.
+    /// Name of the target. None: discovery finds it, if there is only one.
     pub target: Option<String>,
-    /// The logical unit; the first that is a disk when not given.
+    /// Logical unit number. None: the first disk.
     pub lun: Option<u16>,
 }
 
-/// The port of iSCSI.
+/// TCP port of iSCSI.
 pub const DEFAULT_PORT: u16 = 3260;
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let brackets = self.host.contains(':');
-        let (open, close) = if brackets { ("[", "]") } else { ("", "") };
-        write!(f, "iscsi://{open}{}{close}:{}", self.host, self.port)?;
-        if let Some(target) = &self.target {
-            write!(f, "/{target}")?;
-            if let Some(lun) = self.lun {
-                write!(f, "/{lun}")?;
-            }
-        }
-        Ok(())
+        let path = (self.target.as_deref(), self.lun.map(u32::from));
+        write_uri(f, "iscsi", (&self.host, self.port), path)
     }
 }
 
-/// A name, and the secret that proves it (CHAP). Never printed.
+/// CHAP user name and secret. Never printed.
 #[derive(Clone)]
 pub struct Account {
-    /// CHAP_N.
+    /// User name (CHAP_N).
     pub user: String,
-    /// 12 to 255 bytes.
+    /// Secret of 12 to 255 bytes.
     pub secret: String,
 }
 
-/// Who we are to targets.
+/// Identity of this initiator.
 #[derive(Clone)]
 pub struct Initiator {
-    /// Our name: an IQN, an EUI or an NAA name.
+    /// Initiator name: an IQN, EUI or NAA name.
     pub name: String,
-    /// What we prove to a target that asks for it.
+    /// Credentials that the initiator proves to the target.
     pub ours: Option<Account>,
-    /// What the target must prove (mutual CHAP).
+    /// Credentials that the target must prove (mutual CHAP).
     pub theirs: Option<Account>,
 }
 
-/// Connects once, learns what the logical unit is, and gives it as a disk.
+/// Connects once, reads the properties of the logical unit, and returns it as a disk.
 ///
 /// # Errors
-/// No such host, nobody listens, not let in, or not a disk we can use: each as a sentence.
+/// The host is unknown or unreachable, the target refuses this initiator, or the disk is not
+/// supported.
 pub fn connect(
     address: &Address,
     initiator: &Initiator,
@@ -98,18 +91,17 @@ pub fn connect(
     };
     let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan::new(&address, portals[0], initiator, options)?;
-    let asked = first_that_answers(&portals, |portal| plan.probe(portal));
-    let (portal, found) = asked.map_err(|error| error.at(&address))?;
+    let (portal, found) = first_that_answers(&address, &portals, |portal| plan.probe(portal))?;
     let Found::Unit(facts) = found else {
         unreachable!("a session with a target finds a logical unit")
     };
     RemoteUnit::new(&plan.at(portal), &facts, &address).map_err(|error| error.at(&address))
 }
 
-/// Asks which targets there are.
+/// Reads the list of targets (SendTargets).
 ///
 /// # Errors
-/// No such host, nobody listens, or not let in.
+/// The host is unknown or unreachable, or the target refuses this initiator.
 pub fn discover(
     address: &Address,
     initiator: &Initiator,
@@ -123,34 +115,21 @@ pub fn discover(
     };
     let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan::new(&everything, portals[0], initiator, options)?;
-    let asked = first_that_answers(&portals, |portal| plan.probe(portal));
-    match asked.map_err(|error| error.at(&everything))? {
+    match first_that_answers(&everything, &portals, |portal| plan.probe(portal))? {
         (_, Found::Targets(targets)) => Ok(targets),
         (_, Found::Unit(_)) => unreachable!("a discovery session finds targets"),
     }
 }
 
-/// The one target that a list offers.
+/// The only target of a list.
 fn only_target(address: &Address, targets: &[DiscoveredTarget]) -> Result<String, ConnectError> {
-    match targets {
-        [one] => Ok(one.name.clone()),
-        [] => Err(ConnectError::new(
-            ConnectErrorKind::Refused,
-            format!(
-                "{address} offers no target to this initiator; ask for this initiator's name to be allowed there"
-            ),
-        )),
-        several => {
-            let shown = several
-                .iter()
-                .take(SHOWN)
-                .map(|target| target.name.as_str());
-            let list = shown.collect::<Vec<_>>().join(", ");
-            let sentence = format!("{address} offers several targets, name one in the URI: {list}");
-            Err(ConnectError::new(ConnectErrorKind::Usage, sentence))
-        }
-    }
+    let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+    let none = || {
+        format!(
+            "{address} offers no target to this initiator; ask for this initiator's name to be allowed there"
+        )
+    };
+    only_name(&address, "targets", &names)?
+        .map(str::to_owned)
+        .ok_or_else(|| ConnectError::new(ConnectErrorKind::Refused, none()))
 }
-
-/// So many names of a long list are shown.
-const SHOWN: usize = 16;

@@ -1,6 +1,6 @@
-//! What a session connects to, who it says it is there, and what it expects to find.
+//! Plan of a session: portal, target, credentials, and the disk that it expects.
 //!
-//! Knows addresses, accounts and the kernel's random bytes; how a proof goes is `proto`'s.
+//! Knows addresses, accounts and the kernel's random bytes. CHAP itself is in `proto`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use fabrix_proto::iscsi::initiator::{DiscoveredTarget, LoginConfig};
 use fabrix_proto::scsi::bringup::UnitFacts;
 use fabrix_rt::random;
 
-use super::seen::Seen;
+use super::known_disk::KnownDisk;
 use super::{Account, Address, Initiator};
 use crate::{ConnectError, ConnectErrorKind, Options};
 
-/// What a session connects to and expects there.
+/// Target, disk and options of a session.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(super) portal: SocketAddr,
@@ -24,11 +24,15 @@ pub(crate) struct Plan {
     initiator: Arc<Initiator>,
     isid: [u8; 6],
     pub(super) options: Arc<Options>,
-    /// Set once the disk is known: a target that shows another disk is refused.
-    pub(super) expected: Option<Arc<Seen>>,
+    /// The disk, once it is known. The session then refuses a target with another disk.
+    pub(super) expected: Option<Arc<KnownDisk>>,
 }
 
 impl Plan {
+    /// A plan without a known disk.
+    ///
+    /// # Errors
+    /// The credentials are not valid, or the kernel has no random bytes.
     pub(super) fn new(
         address: &Address,
         portal: SocketAddr,
@@ -46,11 +50,11 @@ impl Plan {
             options: Arc::new(options.clone()),
             expected: None,
         };
-        // What is wrong with the secrets is better said now.
+        // Reports invalid secrets before any connection.
         plan.login().map(|_| plan)
     }
 
-    /// The same, at another portal.
+    /// The same plan at another portal.
     pub(super) fn at(&self, portal: SocketAddr) -> Self {
         Self {
             portal,
@@ -58,28 +62,28 @@ impl Plan {
         }
     }
 
-    /// The same for a disk that is known.
-    pub(super) fn expecting(&self, seen: &Arc<Seen>) -> Self {
+    /// The same plan for a known disk.
+    pub(super) fn expecting(&self, disk: &Arc<KnownDisk>) -> Self {
         Self {
-            lun: Some(seen.facts.lun),
-            expected: Some(Arc::clone(seen)),
+            lun: Some(disk.facts.lun),
+            expected: Some(Arc::clone(disk)),
             ..self.clone()
         }
     }
 
-    /// Whether we can prove who we are.
+    /// Whether the initiator has a secret for CHAP.
     pub(super) fn has_secret(&self) -> bool {
         self.initiator.ours.is_some()
     }
 
-    /// The same for a session of its own: the target takes another ISID for another initiator port.
+    /// The same plan for one session: each ISID is another initiator port to the target.
     pub(super) fn session(&self, number: u16) -> Self {
         let mut plan = self.clone();
         plan.isid[4..].copy_from_slice(&number.to_be_bytes());
         plan
     }
 
-    /// Connects where the disk was found, learns what it is now, disconnects.
+    /// Connects, reads the current properties of the disk, disconnects.
     ///
     /// # Errors
     /// As [`probe`](Self::probe).
@@ -91,7 +95,7 @@ impl Plan {
         plan.probe(self.portal)
     }
 
-    /// Who logs in where, with a challenge that was never used.
+    /// Parameters of one login. A CHAP challenge to the target is used once.
     pub(super) fn login(&self) -> Result<LoginConfig, ConnectError> {
         let auth = match &self.initiator.ours {
             Some(ours) => Some(Box::new(proof(ours, self.initiator.theirs.as_ref())?)),
@@ -113,6 +117,7 @@ impl Plan {
     }
 }
 
+/// CHAP credentials of the initiator, and of the target for mutual CHAP.
 fn proof(ours: &Account, theirs: Option<&Account>) -> Result<ChapProof, ConnectError> {
     let wrong = |error: PolicyError| ConnectError::new(ConnectErrorKind::Usage, error.to_string());
     let credentials = |account: &Account| {
@@ -139,20 +144,20 @@ fn no_random(error: &std::io::Error) -> ConnectError {
     ConnectError::new(ConnectErrorKind::Local, sentence)
 }
 
-/// What a session finds.
+/// Result of a bring-up.
 pub(crate) enum Found {
     Unit(Arc<UnitFacts>),
     Targets(Vec<DiscoveredTarget>),
 }
 
-/// Commands in progress: as many as a queue is to have entries.
+/// Most commands in progress: the queue size of the options.
 pub(super) fn slots(options: &Options) -> u16 {
     options.queue_size.min(MOST_SLOTS)
 }
 
-/// The machine tells so many commands apart.
+/// Task tags of the protocol machine.
 const MOST_SLOTS: u16 = 4096;
-/// An ISID of the kind that is made of random bytes. Source: RFC 7143, section 11.12.5.
+/// Type of an ISID that is made of random bytes. Source: RFC 7143, section 11.12.5.
 const ISID_RANDOM: u8 = 0x80;
-/// Bytes of our challenge to a target.
+/// Bytes of a challenge to the target.
 const CHALLENGE_BYTES: usize = 16;

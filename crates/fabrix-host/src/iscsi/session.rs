@@ -1,321 +1,261 @@
-//! One session with one target, over one connection: what happens on it, and when it is given up.
+//! A session with one target over one connection.
 //!
-//! Knows the events of a connection and the pings. A session belongs to one shard and one channel:
-//! shards share nothing, so nothing is locked. Which bytes travel is `connection`'s business, how a
-//! session comes up is in `bring`, how requests become commands in `transfer`, what becomes of them
-//! without a connection in `parting` and `outage`. The mirror of NVMe's `session`.
+//! Implements [`Protocol`] for iSCSI. The parts are: `bringup`, which follows the login, and
+//! `transfer`.
 
-use std::any::Any;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fabrix_proto::Slot;
 use fabrix_proto::iscsi::initiator::{Event, LoginFailure, TaskOutcome};
 use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_proto::scsi::bringup::Bringup;
 use fabrix_proto::scsi::sense::Sense;
-use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId};
+use fabrix_rt::{Shard, TaskId};
 use fabrix_transport::Ended;
 
-use super::connection::{Carried, Connection, Link};
+use super::connection::{Connection, IscsiLink, OwnCommand};
 use super::plan::{Found, Plan, slots};
-use crate::channel::Forsaken;
-use crate::outage::{Reconnection, State};
-use crate::probe::{self, Outcome};
+use crate::connection::InFlight;
+use crate::reconnection::State;
 use crate::resolve::on_the_link_of;
-use crate::timers::{Timer, is_over};
-use crate::wire::{OperationKind, Position, Route, is_overdue};
+use crate::session::{self, Protocol, Types};
 use crate::{ConnectError, ConnectErrorKind};
 
-pub(crate) struct Session<L> {
-    pub(super) reconnection: Reconnection,
-    pub(super) plan: Plan,
-    /// There is one but while it rests.
-    pub(super) connection: Option<Connection<L>>,
-    /// None when all is known, or nothing can be asked yet.
+/// State of an iSCSI session.
+pub(crate) struct Iscsi {
+    /// None: the bring-up is complete, or the login is not.
     pub(super) bringup: Option<Bringup>,
-    attempt: u16,
-    /// Where this session is: the plan's portal, or where the target has redirected it.
+    /// Portal of the connection: the plan's, or the one to which the target has redirected the
+    /// login.
     portal: SocketAddr,
-    /// How often the target has redirected this login.
+    /// Number of redirections of this login.
     redirections: u8,
-    /// The next portal, once the kernel has given back what it holds of the redirected connection.
-    pub(super) redirected_to: Option<SocketAddr>,
-    pub(super) pinged: Pinged,
-    /// A goodbye is being said.
-    pub(super) parting: bool,
-    /// The target wants us to leave: what it has it finishes, what is new waits for the next
-    /// session.
-    pub(super) leaving: bool,
-    /// The target, or this machine, had no room: nothing is sent before the timer.
-    pub(super) pausing: bool,
-    /// The disk has said, while it was asked what it is, that this changes.
-    pub(super) unsettled: bool,
-    /// The user was told that the disk is reserved.
-    pub(super) told_reserved: bool,
-    pub(super) forsaken: bool,
-    pub(super) outcome: Outcome<Found>,
+    /// Portal to connect to when the connection to the redirecting portal has ended.
+    redirected_to: Option<SocketAddr>,
+    /// The disk has reported a change of its size during the bring-up.
+    pub(super) has_changed: bool,
+    /// The user has been warned that another initiator has reserved the disk.
+    pub(super) reservation_reported: bool,
 }
 
-#[derive(Default)]
-pub(super) struct Pinged {
-    /// When the last ping was sent, or the session came up.
-    pub(super) sent_at: Nanos,
-    pub(super) is_answered: bool,
+/// A session with a target.
+pub(crate) type Session<L> = session::Session<Iscsi, L>;
+
+impl Types for Iscsi {
+    type Plan = Plan;
+    type Found = Found;
+    type Command = OwnCommand;
 }
 
-impl<L: Link> Session<L> {
-    /// A session that begins to connect with its first `rise`.
-    pub(super) fn new(task: TaskId, plan: Plan) -> Self {
-        let capacity = match plan.expected {
-            Some(_) => usize::from(slots(&plan.options)),
-            None => 0,
-        };
-        let is_a_disks = plan.expected.is_some();
-        let place = (plan.portal, is_a_disks);
-        Self {
-            reconnection: Reconnection::new(task, capacity, place, &plan.options),
-            portal: plan.portal,
-            redirections: 0,
-            redirected_to: None,
-            plan,
-            connection: None,
-            bringup: None,
-            attempt: 0,
-            pinged: Pinged::default(),
-            parting: false,
-            leaving: false,
-            pausing: false,
-            unsettled: false,
-            told_reserved: false,
-            forsaken: false,
-            outcome: Outcome::Waiting,
-        }
+impl<L: IscsiLink> Protocol<L> for Iscsi {
+    const KEEP_ALIVE: &'static str = "a ping";
+    const QUIESCE_TIMEOUT: &'static str =
+        "the target wants us to leave, and does not end what is in progress";
+
+    fn open(session: &mut Session<L>, shard: &mut Shard) -> Result<(), ConnectError> {
+        session.protocol.has_changed = false;
+        let setup = (session.plan.login()?, slots(&session.plan.options));
+        session.open_connection(shard, session.protocol.portal, setup)
     }
 
-    /// Begins to connect, at the plan's portal: a target that redirects for now is asked again each
-    /// time.
-    pub(super) fn rise(&mut self, shard: &mut Shard) {
-        self.redirections = 0;
-        self.rise_at(shard, self.plan.portal);
-    }
-
-    /// Begins to connect to a portal.
-    pub(super) fn rise_at(&mut self, shard: &mut Shard, portal: SocketAddr) {
-        self.portal = portal;
-        self.reconnection.state = State::Rising;
-        (self.leaving, self.pausing, self.unsettled) = (false, false, false);
-        self.attempt = Position::next_attempt(self.attempt);
-        self.reconnection
-            .set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
-        self.reconnection.wait_for_connection(shard);
-        if let Err(error) = self.open(shard) {
-            self.lose(shard, error);
-        }
-    }
-
-    fn open(&mut self, shard: &mut Shard) -> Result<(), ConnectError> {
-        let login = self.plan.login()?;
-        let position = Position {
-            attempt: self.attempt,
-            index: 0,
-        };
-        let machine = (login, slots(&self.plan.options));
-        let route = Route {
-            to: self.portal,
-            from: self.plan.options.local,
-        };
-        let opened = Connection::open(shard, self.reconnection.task, position, route, machine);
-        self.connection = Some(opened.map_err(|error| ConnectError::no_socket(&error))?);
-        Ok(())
-    }
-
-    /// Takes events until none is left.
-    fn take_events(&mut self, shard: &mut Shard) {
-        while self.reconnection.is_up() {
-            let Some(connection) = &mut self.connection else {
-                return;
-            };
-            match connection.next() {
-                Ok(Some(event)) => self.event(shard, event),
-                Ok(None) => break,
-                Err(ended) => return self.ended(shard, &ended),
-            }
-        }
-    }
-
-    fn event(&mut self, shard: &mut Shard, event: Event) {
-        match event {
-            Event::LoggedIn => self.logged_in(shard),
-            Event::LoginFailed(failure) => self.refused(shard, *failure),
-            Event::Completed { slot, outcome } => self.completed(shard, slot, outcome),
-            Event::WindowOpened => self.send_waiting(shard),
-            Event::Pong => {
-                self.pinged.is_answered = true;
-                self.reconnection.has_lived();
-            }
-            Event::Text => self.listed(shard),
-            Event::Said(AsyncEvent::LogoutRequested { .. }) => self.leave(shard),
+    fn event(session: &mut Session<L>, shard: &mut Shard, _: usize, event: Event) {
+        let (kind, sentence) = match event {
+            Event::LoggedIn => return session.logged_in(shard),
+            Event::LoginFailed(failure) => return session.login_failed(shard, *failure),
+            Event::Completed { slot, outcome } => return session.completed(shard, slot, outcome),
+            Event::WindowOpened => return session.send_waiting(shard),
+            Event::Pong => return session.keep_alive_answered(),
+            Event::Text => return session.targets_received(shard),
+            Event::Said(AsyncEvent::LogoutRequested { .. }) => return session.quiesce(shard),
             Event::Said(
                 AsyncEvent::ConnectionDropped { .. } | AsyncEvent::SessionDropped { .. },
-            ) => {
-                self.lose_with(
-                    shard,
-                    ConnectErrorKind::Closed,
-                    "the target drops the connection",
-                );
-            }
-            Event::TasksEnded => {
-                let sentence = "the target has ended all commands in progress";
-                self.lose_with(shard, ConnectErrorKind::Closed, sentence);
-            }
+            ) => (ConnectErrorKind::Closed, "the target drops the connection"),
+            Event::TasksEnded => (
+                ConnectErrorKind::Closed,
+                "the target has ended all commands in progress",
+            ),
             Event::Rejected(reason) => {
                 let sentence = format!("the target rejected a PDU of ours (reason {reason:02X}h)");
-                self.lose_with(shard, ConnectErrorKind::Protocol, &sentence);
+                return session.disconnect_with(shard, ConnectErrorKind::Protocol, sentence);
             }
-            Event::LoggedOut => {
-                let sentence = "the target wanted us to log out and come again";
-                self.lose_with(shard, ConnectErrorKind::Closed, sentence);
-            }
-        }
-    }
-
-    /// The login has failed, or the target redirects it.
-    fn refused(&mut self, shard: &mut Shard, failure: LoginFailure) {
-        let LoginFailure::Moved {
-            permanently,
-            portal,
-        } = &failure
-        else {
-            return self.lose(shard, ConnectError::from(failure));
+            Event::LoggedOut => (
+                ConnectErrorKind::Closed,
+                "the target wanted us to log out and come again",
+            ),
         };
-        if self.redirections == REDIRECTIONS_MAX {
-            let sentence = format!(
-                "the target has redirected the login {REDIRECTIONS_MAX} times, does it redirect in a circle?"
-            );
-            return self.lose_with(shard, ConnectErrorKind::Refused, &sentence);
+        session.disconnect_with(shard, kind, sentence);
+    }
+
+    fn step(session: &mut Session<L>, shard: &mut Shard) {
+        session.step(shard);
+    }
+
+    fn too_slow(session: &Session<L>, within: Duration) -> ConnectError {
+        let connection = session.connections.first();
+        if !connection.is_some_and(Connection::is_connected) {
+            return ConnectError::no_connection(within);
         }
-        // A name is not looked up: this thread must not wait for an answer.
-        let Ok(ip) = portal.address.parse() else {
-            return self.lose(shard, ConnectError::from(failure));
+        let sentence = match &session.protocol.bringup {
+            None => L::not_a_target(within),
+            Some(_) => format!("the disk was not ready within {within:?}"),
         };
-        let to = on_the_link_of(&[self.portal], SocketAddr::new(ip, portal.port));
-        self.redirections += 1;
-        if *permanently {
-            self.plan.portal = to;
-        }
-        self.redirect(shard, to);
+        ConnectError::new(ConnectErrorKind::Timeout, sentence)
     }
 
-    /// What went wrong, with the portal where that was if the user has named another one.
-    pub(super) fn located(&self, error: ConnectError) -> ConnectError {
-        match self.redirections {
-            0 => error,
-            _ => error.at(&format_args!("redirected to {}", self.portal)),
-        }
+    fn error_prefix(_: usize) -> String {
+        String::new()
     }
 
-    pub(super) fn lose_with(&mut self, shard: &mut Shard, kind: ConnectErrorKind, sentence: &str) {
-        self.lose(shard, ConnectError::new(kind, sentence));
-    }
-
-    /// A command was answered.
-    fn completed(&mut self, shard: &mut Shard, slot: fabrix_proto::Slot, outcome: TaskOutcome) {
-        let Some(connection) = &mut self.connection else {
-            return;
-        };
-        let sense = connection
-            .endpoint()
-            .and_then(|initiator| Sense::parse(initiator.sense()));
-        match connection.take(slot) {
-            (Some(Carried::Own), data) => {
-                connection.free(slot);
-                let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
-                let data = data.get(..outcome.data_bytes as usize).unwrap_or(data);
-                self.own_answer(shard, outcome, sense, data);
-            }
-            (Some(Carried::Look), _) => {
-                connection.free(slot);
-                self.look_for_changes(sense);
-                self.send_waiting(shard);
-            }
-            (Some(carried), data) => self.answered(shard, slot, carried, data, (outcome, sense)),
-            (None, _) => debug_assert!(false, "the machine completes only what was sent"),
-        }
-    }
-
-    /// How often the target is pinged; never when we want no keep-alive.
-    fn ping_period(&self) -> Option<Duration> {
-        let period = self.plan.options.keep_alive / 2;
-        (period >= Duration::from_micros(500)).then_some(period)
-    }
-
-    pub(super) fn arm_tick(&mut self, shard: &mut Shard) {
-        let timeout = self.plan.options.io_timeout;
-        let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
-        let ticks = self.ping_period().into_iter().chain(looks);
-        let period = ticks.chain([LONGEST_TICK]).min().unwrap_or(LONGEST_TICK);
-        self.reconnection.set_tick(shard, period);
-    }
-
-    /// Time to look whether the target still answers.
-    fn tick(&mut self, shard: &mut Shard) {
-        if self.reconnection.state != State::Live {
-            return;
-        }
-        if let Some(sentence) = self.silence(shard.now()) {
-            return self.lose_with(shard, ConnectErrorKind::Timeout, &sentence);
-        }
-        let since = shard.now().since(self.pinged.sent_at);
-        let is_due = self
-            .ping_period()
-            .is_some_and(|period| is_over(since, period));
-        if let Some((initiator, mut out)) = self.connection.as_mut().and_then(Connection::speak) {
-            initiator.renew();
-            if is_due && self.pinged.is_answered && initiator.ping(&mut out) {
-                self.pinged = Pinged {
-                    sent_at: shard.now(),
-                    is_answered: false,
-                };
-                shard.flush_later(self.reconnection.task);
-            }
-        }
-        if is_due && !self.leaving {
-            self.look(shard);
-            shard.flush_later(self.reconnection.task);
-        }
-        self.arm_tick(shard);
-    }
-
-    /// What the target should have answered by now.
-    fn silence(&self, now: Nanos) -> Option<String> {
-        let options = &self.plan.options;
-        let sent_at = (!self.pinged.is_answered).then_some(self.pinged.sent_at);
-        if is_overdue(now, sent_at, options.keep_alive) {
-            return Some(format!("no answer to a ping for {:?}", options.keep_alive));
-        }
-        let oldest = self.connection.as_ref().and_then(Connection::oldest);
-        is_overdue(now, oldest, options.io_timeout)
-            .then(|| format!("no answer to a command for {:?}", options.io_timeout))
-    }
-
-    fn ended(&mut self, shard: &mut Shard, ended: &Ended) {
-        let error = match ended {
-            Ended::Closed => ConnectError::new(ConnectErrorKind::Closed, self.closed()),
+    fn end_error(session: &mut Session<L>, _: usize, ended: &Ended) -> ConnectError {
+        match ended {
+            Ended::Closed => ConnectError::new(ConnectErrorKind::Closed, session.close_reason()),
             Ended::Socket(errno) => ConnectError::socket("the connection", -errno),
             Ended::Violation(violation) => {
                 let sentence = format!("the target broke the rules: {}", violation.sentence());
                 ConnectError::new(ConnectErrorKind::Protocol, sentence)
             }
-        };
-        self.lose(shard, error);
+        }
     }
 
-    /// What to say when the target has closed the connection. During the login LIO does so, without
-    /// a word, to who has no secret where it wants one.
-    fn closed(&self) -> &'static str {
-        let machine = self.connection.as_ref().and_then(Connection::endpoint);
-        let logs_in =
-            self.reconnection.state == State::Rising && machine.is_some_and(|it| !it.is_ready());
+    /// The user named another portal than the one that a redirected login failed at.
+    fn locate(session: &Session<L>, error: ConnectError) -> ConnectError {
+        match session.protocol.redirections {
+            0 => error,
+            _ => error.at(&format_args!("redirected to {}", session.protocol.portal)),
+        }
+    }
+
+    fn tick_period(session: &Session<L>) -> Option<Duration> {
+        let period = session.keep_alive_period().unwrap_or(LONGEST_TICK);
+        Some(period.min(LONGEST_TICK))
+    }
+
+    fn keep_alive(session: &mut Session<L>, shard: &mut Shard) {
+        let is_due = session.is_keep_alive_due(shard.now());
+        let is_answered = session.keep_alive.is_answered;
+        let connection = session.connections.first_mut();
+        let is_sent = connection
+            .and_then(Connection::speak)
+            .is_some_and(|(initiator, mut out)| {
+                initiator.renew();
+                is_due && is_answered && initiator.ping(&mut out)
+            });
+        if is_sent {
+            session.keep_alive_sent(shard);
+        }
+        if is_due && !session.quiescing {
+            session.poll(shard);
+            shard.flush_later(session.reconnection.task);
+        }
+    }
+
+    fn log_out(session: &mut Session<L>) -> Option<usize> {
+        let connection = session.connections.first_mut();
+        let idle = connection.filter(|connection| connection.is_idle());
+        let (initiator, mut out) = idle?.speak()?;
+        initiator.logout(&mut out).then_some(0)
+    }
+
+    fn log_out_if_idle(session: &mut Session<L>, shard: &mut Shard) {
+        if session.quiescing && Self::log_out(session).is_some() {
+            shard.flush_later(session.reconnection.task);
+        }
+    }
+
+    /// A target that redirects logins is asked again at the plan's portal after each loss.
+    fn disconnected(session: &mut Session<L>) -> bool {
+        let (own, state) = (&mut session.protocol, session.reconnection.state);
+        own.bringup = None;
+        let redirected_to = own.redirected_to.take();
+        let redirected_to = redirected_to.filter(|_| state != State::Closing);
+        own.portal = redirected_to.unwrap_or(session.plan.portal);
+        if redirected_to.is_none() {
+            own.redirections = 0;
+        }
+        redirected_to.is_some()
+    }
+}
+
+impl<L: IscsiLink> Session<L> {
+    /// A session that carries out a plan.
+    pub(super) fn from_plan(task: TaskId, plan: Plan) -> Self {
+        let is_for_disk = plan.expected.is_some();
+        let capacity = if is_for_disk { slots(&plan.options) } else { 0 };
+        let target = (plan.portal, is_for_disk);
+        let options = Arc::clone(&plan.options);
+        let protocol = Iscsi {
+            bringup: None,
+            portal: plan.portal,
+            redirections: 0,
+            redirected_to: None,
+            has_changed: false,
+            reservation_reported: false,
+        };
+        Self::new((task, capacity.into()), target, &options, (plan, protocol))
+    }
+
+    /// The login has failed, or the target redirects it.
+    fn login_failed(&mut self, shard: &mut Shard, failure: LoginFailure) {
+        let LoginFailure::Moved {
+            permanently,
+            portal,
+        } = &failure
+        else {
+            return self.disconnect(shard, ConnectError::from(failure));
+        };
+        if self.protocol.redirections == REDIRECTIONS_MAX {
+            let sentence = format!(
+                "the target has redirected the login {REDIRECTIONS_MAX} times, does it redirect in a circle?"
+            );
+            return self.disconnect_with(shard, ConnectErrorKind::Refused, sentence);
+        }
+        // Only addresses are followed: a lookup of a name would block this thread.
+        let Ok(ip) = portal.address.parse() else {
+            return self.disconnect(shard, ConnectError::from(failure));
+        };
+        let to = on_the_link_of(&[self.protocol.portal], SocketAddr::new(ip, portal.port));
+        self.protocol.redirections += 1;
+        if *permanently {
+            self.plan.portal = to;
+        }
+        self.reconnection
+            .report_info(&format!("the target redirects us to {to}"));
+        self.protocol.redirected_to = Some(to);
+        self.drain(shard, State::Draining);
+    }
+
+    /// Processes the answer of a command.
+    fn completed(&mut self, shard: &mut Shard, slot: Slot, outcome: TaskOutcome) {
+        let Some(connection) = self.connections.first_mut() else {
+            return;
+        };
+        let initiator = connection.endpoint();
+        let sense = initiator.and_then(|initiator| Sense::parse(initiator.sense()));
+        match connection.take(slot) {
+            (Some(InFlight::Other(OwnCommand::Bringup)), data) => {
+                connection.free(slot);
+                let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
+                let data = data.get(..outcome.data_bytes as usize).unwrap_or(data);
+                self.bringup_answered(shard, outcome, sense, data);
+            }
+            (Some(InFlight::Other(OwnCommand::Poll)), _) => {
+                connection.free(slot);
+                self.report_capacity_change(sense);
+                self.send_waiting(shard);
+            }
+            (Some(content), data) => self.answered(shard, slot, content, data, (outcome, sense)),
+            (None, _) => debug_assert!(false, "the machine completes only commands that were sent"),
+        }
+    }
+
+    /// The error when the target has closed the connection. LIO closes it during the login, without
+    /// a status, when it wants a secret and the initiator has none.
+    fn close_reason(&self) -> &'static str {
+        let initiator = self.connections.first().and_then(Connection::endpoint);
+        let logs_in = self.reconnection.state == State::Connecting
+            && initiator.is_some_and(|initiator| !initiator.is_ready());
         match (logs_in, self.plan.has_secret()) {
             (true, false) => {
                 "the target closed the connection during the login: does it want a secret, iscsi://USER%SECRET@HOST?"
@@ -326,99 +266,7 @@ impl<L: Link> Session<L> {
     }
 }
 
-impl<L: Link> probe::Session for Session<L> {
-    type Found = Found;
-
-    fn rise(&mut self, shard: &mut Shard) {
-        self.rise(shard);
-    }
-
-    fn outcome(&mut self) -> Outcome<Found> {
-        std::mem::take(&mut self.outcome)
-    }
-
-    fn over(&mut self, shard: &mut Shard) {
-        self.over(shard);
-    }
-}
-
-impl<L: Link> Task for Session<L> {
-    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        if self.forsaken {
-            self.over(shard);
-        }
-        let (position, ending) = Position::locate(slot);
-        let Some(connection) = &mut self.connection else {
-            return;
-        };
-        if position.attempt != self.attempt {
-            return; // of a connection that was given up before it was made
-        }
-        let completed = connection.completed(self.reconnection.task, ending, completion);
-        if !self.reconnection.is_up() {
-            return self.fallen(shard, &completed);
-        }
-        if ending == OperationKind::Sent {
-            self.finish_ended(shard);
-        }
-        match completed {
-            Ok(()) => self.take_events(shard),
-            Err(ended) => self.ended(shard, &ended),
-        }
-        shard.flush_later(self.reconnection.task);
-    }
-
-    fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        let timer = self.reconnection.timers.expired(slot);
-        if self.forsaken {
-            return self.over(shard);
-        }
-        match timer {
-            Some(Timer::Tick) => self.tick(shard),
-            Some(Timer::Reconnect) if self.reconnection.state == State::Resting => self.rise(shard),
-            Some(Timer::Bringup) if self.reconnection.state == State::Rising => {
-                self.too_slow(shard)
-            }
-            Some(Timer::Step) if self.reconnection.state == State::Rising => {
-                self.step(shard);
-                shard.flush_later(self.reconnection.task);
-            }
-            Some(Timer::Again) => {
-                self.pausing = false;
-                self.send_waiting(shard);
-            }
-            Some(Timer::Fail) => self.reconnection.fail_waiting(shard),
-            Some(Timer::Part) => self.part_now(shard),
-            Some(Timer::Leave) => {
-                let sentence = "the target wants us to leave, and does not end what is in progress";
-                self.lose_with(shard, ConnectErrorKind::Closed, sentence);
-            }
-            Some(Timer::Reconnect | Timer::Bringup | Timer::Step) | None => {}
-        }
-    }
-
-    fn flush(&mut self, shard: &mut Shard) {
-        if !self.reconnection.is_up() {
-            return;
-        }
-        let Some(connection) = &mut self.connection else {
-            return;
-        };
-        if let Err(ended) = connection.flush(shard) {
-            self.ended(shard, &ended);
-        }
-    }
-
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        if message.is::<Forsaken>() {
-            self.over(shard);
-        }
-    }
-}
-
-/// A login follows so many redirections.
+/// Redirections that one login follows.
 const REDIRECTIONS_MAX: u8 = 4;
-/// Requests without an answer are looked for no more often.
-const SHORTEST_TICK: Duration = Duration::from_millis(1);
-/// And no more seldom: pings of the target are answered for so long.
+/// 5 s: a tick also renews the initiator's permission to answer pings of the target.
 const LONGEST_TICK: Duration = Duration::from_secs(5);

@@ -1,12 +1,8 @@
-//! Requests of a disk's user through a session: out as commands, back as endings.
+//! Requests of a disk's user as SCSI commands, and answers as completions of requests.
 //!
-//! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for
-//! a request; its data travels in the buffer it came with, or in one from the shard. The mirror of
-//! NVMe's `transfer`.
+//! A part of `session`. Nothing is allocated for a request.
 
-use std::time::Duration;
-
-use fabrix_block::{Operation, Request as BlockRequest, Status as DiskStatus, Submit};
+use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskStatus};
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::initiator::{TaskOutcome, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
@@ -16,103 +12,51 @@ use fabrix_proto::scsi::spec::Status;
 use fabrix_rt::{Buf, Shard};
 
 use super::command::{self, Verdict};
-use super::connection::{Carried, Command, Connection, Link};
-use super::seen::Seen;
-use super::session::Session;
+use super::connection::{Command, IscsiLink, OwnCommand};
+use super::known_disk::KnownDisk;
+use super::plan::Plan;
+use super::session::{Iscsi, Session};
 use crate::Weight;
-use crate::channel::Carrier;
-use crate::outage::State;
-use crate::request::{Data, Request, finish, moves_payload};
-use crate::timers::Timer;
+use crate::connection::InFlight;
+use crate::request::{Request, finish, moves_payload};
+use crate::session::{CommandSet, Protocol};
 
-impl<L: Link> Carrier for Session<L> {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
-        let Some(seen) = &self.plan.expected else {
-            return request.done(DiskStatus::Internal);
-        };
-        if let Some(status) = refusal(&request, seen) {
-            return request.done(status);
-        }
-        let flows = self.flows() && self.reconnection.waiting.is_empty();
-        let has_room = if flows {
-            self.connection.as_ref().is_some_and(|it| it.room() > 0)
-        } else if self.reconnection.lost_too_long(shard) {
-            return request.done(DiskStatus::NotReady);
-        } else {
-            self.reconnection.waiting.len() < self.reconnection.capacity
-        };
-        if !has_room {
-            return Submit::Busy(request);
-        }
-        let mut theirs = request;
-        let Some(data) = Data::take(shard, &mut theirs, &seen.geometry) else {
-            return self.later(theirs);
-        };
-        let request = Request::new(&theirs, data);
-        if !flows {
-            self.reconnection.waiting.push_back(request);
-        } else if let Err(request) = self.send(shard, request) {
-            self.reconnection.waiting.push_front(request);
-        }
-        Submit::Pending
+impl<L: IscsiLink> CommandSet<L> for Iscsi {
+    const FIRST_IO: usize = 0;
+
+    fn geometry(plan: &Plan) -> Option<&Geometry> {
+        Some(&plan.expected.as_ref()?.geometry)
     }
 
-    fn forsake(&mut self) {
-        self.forsaken = true;
-        if let Some(connection) = &mut self.connection {
-            connection.close();
-        }
-    }
-}
-
-impl<L: Link> Session<L> {
-    /// Whether requests are sent at all.
-    fn flows(&self) -> bool {
-        self.reconnection.state == State::Live && !self.leaving && !self.pausing
+    fn is_supported(session: &Session<L>, request: &BlockRequest<'_>) -> bool {
+        let disk = session.plan.expected.as_ref();
+        disk.is_some_and(|disk| command::is_supported(request.operation, request.blocks, disk))
     }
 
-    /// There is no memory for a request: `Busy`, if an ending of this channel will come to try
-    /// again after.
-    fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
-        let is_busy = self.connection.as_ref().is_some_and(Connection::is_busy);
-        if is_busy || !self.reconnection.waiting.is_empty() {
-            Submit::Busy(request)
-        } else {
-            request.done(DiskStatus::NotReady)
-        }
-    }
-
-    /// Sends what waits, as far as there is room.
-    pub(super) fn send_waiting(&mut self, shard: &mut Shard) {
-        while self.flows()
-            && let Some(request) = self.reconnection.waiting.pop_front()
-        {
-            if let Err(request) = self.send(shard, request) {
-                return self.reconnection.waiting.push_front(request);
-            }
-        }
-    }
-
-    /// Sends a request; gives it back when there is no room.
-    fn send(&mut self, shard: &mut Shard, mut request: Request) -> Result<(), Request> {
-        let Some(seen) = &self.plan.expected else {
+    fn send(
+        session: &mut Session<L>,
+        shard: &mut Shard,
+        _: usize,
+        mut request: Request,
+    ) -> Result<(), Request> {
+        let Some(disk) = &session.plan.expected else {
             return Err(request);
         };
         let extent = Extent {
             lba: request.lba,
             blocks: request
                 .blocks
-                .min(command::most_blocks(request.operation, seen)),
+                .min(command::most_blocks(request.operation, disk)),
         };
-        let Some((cdb, transfer)) = command::cdb(request.operation, extent, seen) else {
+        let Some((cdb, transfer)) = command::cdb(request.operation, extent, disk) else {
             finish(shard, request, DiskStatus::Unsupported);
             return Ok(());
         };
-        let lun = Lun::flat(seen.facts.lun);
+        let lun = Lun::flat(disk.facts.lun);
         let data = match request.operation {
             Operation::WriteZeroes { .. } | Operation::Deallocate => {
-                let Some(buf) = parameters(shard, request.operation, extent, seen) else {
-                    self.pause(shard);
+                let Some(buf) = parameters(shard, request.operation, extent, disk) else {
+                    session.pause(shard);
                     return Err(request);
                 };
                 Some(buf)
@@ -120,70 +64,75 @@ impl<L: Link> Session<L> {
             _ => request.data.take(),
         };
         let command = Command { lun, cdb, transfer };
-        self.put(shard, &command, data, Carried::Request(request))
+        session.send_command(shard, &command, data, InFlight::Request(request))
     }
+}
 
-    /// Hands a command to the connection, or its request back.
-    fn put(
+impl<L: IscsiLink> Session<L> {
+    /// Sends a command. Gives its request back when the connection cannot take it.
+    fn send_command(
         &mut self,
         shard: &mut Shard,
         command: &Command,
         data: Option<Buf>,
-        carried: Carried,
+        content: InFlight<OwnCommand>,
     ) -> Result<(), Request> {
         let now = shard.now();
-        let sent = match &mut self.connection {
-            Some(connection) => connection.send(now, command, data, carried),
-            None => Err((carried, data)),
+        let sent = match self.connections.first_mut() {
+            Some(connection) => connection.send(now, command, data, content),
+            None => Err((content, data)),
         };
         match sent {
             Ok(()) => {
                 shard.flush_later(self.reconnection.task);
                 Ok(())
             }
-            Err((Carried::Request(mut request) | Carried::Flushing(mut request), data)) => {
+            Err((
+                InFlight::Request(mut request) | InFlight::Other(OwnCommand::Flush(mut request)),
+                data,
+            )) => {
                 if moves_payload(request.operation) {
                     request.data = data;
                 }
                 Err(request)
             }
-            Err(_) => unreachable!("what was given comes back"),
+            Err(_) => unreachable!("the content comes back"),
         }
     }
 
-    /// The command in `slot` was answered.
+    /// Processes the answer to a command of a request.
     pub(super) fn answered(
         &mut self,
         shard: &mut Shard,
         slot: Slot,
-        carried: Carried,
+        content: InFlight<OwnCommand>,
         data: Option<Buf>,
         (outcome, sense): (TaskOutcome, Option<Sense>),
     ) {
-        self.reconnection.has_lived();
-        self.look_for_changes(sense);
-        match carried {
-            Carried::Request(mut request) => {
+        self.reconnection.is_useful();
+        self.report_capacity_change(sense);
+        match content {
+            InFlight::Request(mut request) => {
                 let operation = request.operation;
                 if moves_payload(operation) {
                     request.data = data;
                 }
-                self.judge(shard, slot, request, operation, (outcome, sense));
+                self.process(shard, slot, request, operation, (outcome, sense));
             }
-            Carried::Flushing(mut request) => {
+            InFlight::Other(OwnCommand::Flush(mut request)) => {
                 request.data = data;
-                self.judge(shard, slot, request, Operation::Flush, (outcome, sense));
+                self.process(shard, slot, request, Operation::Flush, (outcome, sense));
             }
-            Carried::Own | Carried::Look | Carried::Ended { .. } => {
-                debug_assert!(false, "neither waits for an answer to a request");
+            InFlight::Other(OwnCommand::Bringup | OwnCommand::Poll) | InFlight::Answered { .. } => {
+                debug_assert!(false, "these commands belong to no request");
             }
         }
         self.send_waiting(shard);
-        self.log_out_when_idle(shard);
+        Iscsi::log_out_if_idle(self, shard);
     }
 
-    /// What becomes of a request whose command, for `operation`, was answered so.
-    fn judge(
+    /// Completes, repeats or continues a request. `operation` is that of the answered command.
+    fn process(
         &mut self,
         shard: &mut Shard,
         slot: Slot,
@@ -191,32 +140,32 @@ impl<L: Link> Session<L> {
         operation: Operation,
         (outcome, sense): (TaskOutcome, Option<Sense>),
     ) {
-        let Some(seen) = &self.plan.expected else {
+        let Some(disk) = &self.plan.expected else {
             return;
         };
         let verdict = match outcome {
-            TaskOutcome { intact: false, .. } => Verdict::Again(DiskStatus::MediaRead),
+            TaskOutcome { intact: false, .. } => Verdict::Repeat(DiskStatus::MediaRead),
             TaskOutcome {
                 delivered: false, ..
-            } => Verdict::Again(DiskStatus::NotReady),
-            _ => command::verdict(operation, Status(outcome.status), sense, seen),
+            } => Verdict::Repeat(DiskStatus::NotReady),
+            _ => command::verdict(operation, Status(outcome.status), sense, disk),
         };
         match verdict {
-            Verdict::Ends(DiskStatus::Ok) => {
-                self.done(shard, slot, request, operation, outcome.data_bytes);
+            Verdict::Complete(DiskStatus::Ok) => {
+                self.succeeded(shard, slot, request, operation, outcome.data_bytes);
             }
-            Verdict::Ends(status) => self.end(shard, slot, request, status),
-            // A pair that was aborted on its way may have happened.
-            Verdict::Again(status) if request.retries >= RETRIES || is_once(&request, status) => {
-                self.end(shard, slot, request, status);
+            Verdict::Complete(status) => self.complete(shard, slot, request, status),
+            // The target may have carried out a compare-and-write that was aborted.
+            Verdict::Repeat(status) if request.retries >= RETRIES || is_once(&request, status) => {
+                self.complete(shard, slot, request, status);
             }
-            Verdict::Again(_) => {
+            Verdict::Repeat(_) => {
                 request.retries += 1;
                 self.free(slot);
                 self.reconnection.waiting.push_back(request);
             }
-            Verdict::Later if self.reconnection.has_lost_its_time(shard, &mut request) => {
-                self.end(shard, slot, request, DiskStatus::NotReady);
+            Verdict::Later if self.reconnection.has_waited_too_long(shard, &mut request) => {
+                self.complete(shard, slot, request, DiskStatus::NotReady);
             }
             Verdict::Later => {
                 self.free(slot);
@@ -224,14 +173,14 @@ impl<L: Link> Session<L> {
                 self.pause(shard);
             }
             Verdict::Reserved => {
-                self.tell_reserved();
-                self.end(shard, slot, request, DiskStatus::Aborted);
+                self.report_reservation();
+                self.complete(shard, slot, request, DiskStatus::Aborted);
             }
         }
     }
 
-    /// A command has ended well: the request may have more blocks, or be still to be made durable.
-    fn done(
+    /// A command has succeeded. The request completes, unless blocks or a flush are missing.
+    fn succeeded(
         &mut self,
         shard: &mut Shard,
         slot: Slot,
@@ -239,37 +188,36 @@ impl<L: Link> Session<L> {
         operation: Operation,
         data_bytes: u32,
     ) {
-        let Some(seen) = &self.plan.expected else {
+        let Some(disk) = &self.plan.expected else {
             return;
         };
-        if let Some(status) = shortage(&request, operation, data_bytes, seen) {
-            return self.end(shard, slot, request, status);
+        if let Some(status) = missing_data(&request, operation, data_bytes, disk) {
+            return self.complete(shard, slot, request, status);
         }
-        if operation != Operation::Flush && command::needs_flush(operation, seen) {
-            let lun = Lun::flat(seen.facts.lun);
+        if operation != Operation::Flush && command::needs_flush(operation, disk) {
+            let lun = Lun::flat(disk.facts.lun);
             self.free(slot);
-            return self.flush_behind(shard, request, lun);
+            return self.flush_cache(shard, request, lun);
         }
-        let most = command::most_blocks(request.operation, seen);
-        if request.blocks > most {
-            request.lba += u64::from(most);
-            request.blocks -= most;
+        let most = command::most_blocks(request.operation, disk);
+        if request.advance(most) {
             self.free(slot);
             return self.reconnection.waiting.push_front(request);
         }
-        self.end(shard, slot, request, DiskStatus::Ok);
+        self.complete(shard, slot, request, DiskStatus::Ok);
     }
 
-    /// Makes durable what a request has written; where that cannot be begun, the request begins
-    /// anew.
-    fn flush_behind(&mut self, shard: &mut Shard, mut request: Request, lun: Lun) {
+    /// Flushes the cache behind a durable write. When that command cannot be sent, the request is
+    /// repeated.
+    fn flush_cache(&mut self, shard: &mut Shard, mut request: Request, lun: Lun) {
         let command = Command {
             lun,
             cdb: build::synchronize_cache(),
             transfer: Transfer::None,
         };
         let data = request.data.take();
-        if let Err(request) = self.put(shard, &command, data, Carried::Flushing(request)) {
+        let flush = InFlight::Other(OwnCommand::Flush(request));
+        if let Err(request) = self.send_command(shard, &command, data, flush) {
             if matches!(request.operation, Operation::CompareAndWrite { .. }) {
                 return finish(shard, request, DiskStatus::Aborted);
             }
@@ -277,88 +225,60 @@ impl<L: Link> Session<L> {
         }
     }
 
-    /// Ends a request; at once, unless its data is still being sent.
-    fn end(&mut self, shard: &mut Shard, slot: Slot, request: Request, status: DiskStatus) {
+    /// Completes a request at once, or later when its data is still being sent.
+    fn complete(&mut self, shard: &mut Shard, slot: Slot, request: Request, status: DiskStatus) {
         if request.is_being_sent()
-            && let Some(connection) = &mut self.connection
+            && let Some(connection) = self.connections.first_mut()
         {
-            return connection.keep_ended(slot, request, status);
+            return connection.keep(slot, request, status);
         }
         self.free(slot);
         finish(shard, request, status);
     }
 
     fn free(&mut self, slot: Slot) {
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = self.connections.first_mut() {
             connection.free(slot);
         }
     }
 
-    /// A send has ended: so have the requests whose data it held.
-    pub(super) fn finish_ended(&mut self, shard: &mut Shard) {
-        let mut has_room = false;
-        while let Some((request, status)) =
-            self.connection.as_mut().and_then(Connection::next_ended)
-        {
-            finish(shard, request, status);
-            has_room = true;
-        }
-        if has_room {
-            self.send_waiting(shard);
-            self.log_out_when_idle(shard);
-        }
-    }
-
-    /// Sends nothing for a while.
-    fn pause(&mut self, shard: &mut Shard) {
-        self.pausing = true;
-        self.reconnection.set_timer(shard, Timer::Again, PAUSE);
-    }
-
-    fn tell_reserved(&mut self) {
-        if !std::mem::replace(&mut self.told_reserved, true) {
+    fn report_reservation(&mut self) {
+        if !std::mem::replace(&mut self.protocol.reservation_reported, true) {
             let sentence = "the disk is reserved by another initiator: release it there";
-            self.reconnection.tell(Weight::Warning, sentence);
+            self.reconnection.report(Weight::Warning, sentence);
         }
     }
 }
 
-/// The answer to a request that need not travel, if it is one.
-fn refusal(request: &BlockRequest<'_>, seen: &Seen) -> Option<DiskStatus> {
-    if let Some(status) = request.refusal(&seen.geometry) {
-        return Some(status);
-    }
-    if !command::is_supported(request.operation, request.blocks, seen) {
-        return Some(DiskStatus::Unsupported);
-    }
-    let nothing = request.blocks == 0 && request.operation != Operation::Flush;
-    nothing.then_some(DiskStatus::Ok)
-}
-
-/// What travels with a command that has parameters instead of a payload: a block of zeroes, or a
-/// list of one range.
-fn parameters(shard: &mut Shard, operation: Operation, extent: Extent, seen: &Seen) -> Option<Buf> {
+/// Data of a command without payload: one block of zeroes for WRITE SAME, or a list with one range
+/// for UNMAP.
+fn parameters(
+    shard: &mut Shard,
+    operation: Operation,
+    extent: Extent,
+    disk: &KnownDisk,
+) -> Option<Buf> {
     if operation == Operation::Deallocate {
         let list = build::unmap_list(extent);
         let mut buf = shard.take_buf(list.len())?;
         buf.bytes_mut()[..list.len()].copy_from_slice(&list);
         return Some(buf);
     }
-    let bytes = seen.geometry.block_bytes as usize;
+    let bytes = disk.geometry.block_bytes as usize;
     let mut buf = shard.take_buf(bytes)?;
     buf.bytes_mut()[..bytes].fill(0);
     Some(buf)
 }
 
-/// Success without all the data is no success: the rest of a read's buffer is old memory, the rest
-/// of a write is lost.
-fn shortage(
+/// The error of a command that succeeded without all its data: the rest of a read's buffer is old
+/// memory, the rest of a write is lost.
+fn missing_data(
     request: &Request,
     operation: Operation,
     data_bytes: u32,
-    seen: &Seen,
+    disk: &KnownDisk,
 ) -> Option<DiskStatus> {
-    let blocks = u64::from(request.blocks) * u64::from(seen.geometry.block_bytes);
+    let blocks = u64::from(request.blocks) * u64::from(disk.geometry.block_bytes);
     let (bytes, status) = match operation {
         Operation::Read => (blocks, DiskStatus::MediaRead),
         Operation::Write { .. } => (blocks, DiskStatus::MediaWrite),
@@ -368,12 +288,10 @@ fn shortage(
     (u64::from(data_bytes) != bytes).then_some(status)
 }
 
-/// Whether a request must not be sent twice, because it may have been carried out.
+/// Whether a request must not be repeated: the target may have carried it out.
 fn is_once(request: &Request, status: DiskStatus) -> bool {
     matches!(request.operation, Operation::CompareAndWrite { .. }) && status != DiskStatus::NotReady
 }
 
-/// How often a command is sent again that was spoiled, or had to wait for a unit attention.
+/// Repetitions of a command after transport errors and unit attentions.
 const RETRIES: u8 = 8;
-/// How long a target without room is left alone.
-const PAUSE: Duration = Duration::from_millis(20);

@@ -1,7 +1,6 @@
-//! A block request in NVMe's words, and an NVMe answer in a disk's.
+//! Tables from block requests to NVMe commands, and from NVMe statuses to disk statuses.
 //!
-//! The host's mirror of the target's `execute` and `status`. Knows both vocabularies; does not know
-//! connections.
+//! The target's `execute` and `status` do the opposite. Knows nothing of connections.
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::nvme::bringup::ControllerFacts;
@@ -11,10 +10,9 @@ use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_rt::{Buf, Shard};
 use zerocopy::IntoBytes;
 
-use super::seen::Seen;
+use super::known_disk::KnownDisk;
 
-/// Whether the controller has the command that an operation needs; reads, writes and flushes all of
-/// them have.
+/// Whether the controller supports the command of an operation. Some commands are mandatory.
 pub(crate) fn is_supported(operation: Operation, controller: &ControllerFacts) -> bool {
     match operation {
         Operation::Read | Operation::Write { .. } | Operation::Flush => true,
@@ -24,18 +22,17 @@ pub(crate) fn is_supported(operation: Operation, controller: &ControllerFacts) -
     }
 }
 
-/// How many blocks of a request one command can cover.
-pub(crate) fn most_blocks(operation: Operation, seen: &Seen) -> u32 {
+/// Most blocks of a request that one command can cover.
+pub(crate) fn most_blocks(operation: Operation, disk: &KnownDisk) -> u32 {
     match operation {
-        Operation::WriteZeroes { .. } => seen.write_zeroes_blocks,
-        Operation::Deallocate => seen.dataset_blocks,
-        // The caller keeps to the largest transfer; a flush has no blocks.
+        Operation::WriteZeroes { .. } => disk.write_zeroes_blocks,
+        Operation::Deallocate => disk.dataset_blocks,
+        // The caller respects the largest transfer. A flush has no blocks.
         _ => u32::MAX,
     }
 }
 
-/// The command for an operation, and how its data moves; [`fused`] makes the two of
-/// `CompareAndWrite`.
+/// The command of an operation and its data transfer. For `CompareAndWrite` see [`fused`].
 #[inline(always)]
 pub(crate) fn entry(
     operation: Operation,
@@ -43,7 +40,7 @@ pub(crate) fn entry(
     (lba, blocks): (u64, u32),
     block_bytes: u32,
 ) -> (SubmissionEntry, HostTransfer) {
-    // Only for operations with data, which were checked against the largest transfer.
+    // Used for operations with data only. The caller respects the largest transfer.
     let bytes = blocks.saturating_mul(block_bytes);
     match operation {
         Operation::Read => (
@@ -70,7 +67,7 @@ pub(crate) fn entry(
     }
 }
 
-/// Both halves of Compare and Write.
+/// The two commands of Compare and Write.
 pub(crate) fn fused(
     nsid: u32,
     (lba, blocks): (u64, u32),
@@ -82,16 +79,15 @@ pub(crate) fn fused(
     )
 }
 
-/// The range of a deallocation in a buffer: as many blocks as one command covers. None: there is no
-/// memory for one.
-pub(crate) fn range(shard: &mut Shard, (lba, blocks): (u64, u32), seen: &Seen) -> Option<Buf> {
-    let range = DatasetRange::new(lba, blocks.min(seen.dataset_blocks));
+/// A buffer with the range of one Dataset Management command. None: the shard has no memory.
+pub(crate) fn range(shard: &mut Shard, (lba, blocks): (u64, u32), disk: &KnownDisk) -> Option<Buf> {
+    let range = DatasetRange::new(lba, blocks.min(disk.dataset_blocks));
     let mut buf = shard.take_buf(RANGE_BYTES as usize)?;
     buf.bytes_mut()[..RANGE_BYTES as usize].copy_from_slice(range.as_bytes());
     Some(buf)
 }
 
-/// What an answer means for a disk.
+/// The disk status of a completion entry.
 pub(crate) fn disk_status(operation: Operation, entry: &CompletionEntry) -> DiskStatus {
     let status = entry.status();
     if status.is_success() {
@@ -106,7 +102,7 @@ pub(crate) fn disk_status(operation: Operation, entry: &CompletionEntry) -> Disk
         .find(|(known, _)| status.is(*known))
         .map(|(_, disk)| disk);
     match known {
-        // The controller has a limit that it did not name.
+        // The controller has a limit that it does not report.
         Some(DiskStatus::Internal) if hint && status.is(Status::INVALID_FIELD) => {
             DiskStatus::Unsupported
         }
@@ -117,39 +113,39 @@ pub(crate) fn disk_status(operation: Operation, entry: &CompletionEntry) -> Disk
     }
 }
 
-/// Whether a command that ended so may be sent again at once: the transport, not the disk, failed
-/// it.
+/// Whether a failed command may be repeated at once: the transport failed, not the disk.
 pub(crate) fn worth_retrying(entry: &CompletionEntry) -> bool {
     let status = entry.status();
-    let passing = [
+    let transient = [
         Status::TRANSIENT_TRANSPORT_ERROR,
         Status::DATA_TRANSFER_ERROR,
         Status::COMMAND_INTERRUPTED,
     ];
-    !status.dnr && passing.into_iter().any(|known| status.is(known))
+    !status.dnr && transient.into_iter().any(|known| status.is(known))
 }
 
-/// Whether the controller did not carry the command out because it ends its queues: another
-/// connection may.
-pub(crate) fn is_leaving(entry: &CompletionEntry) -> bool {
+/// Whether the controller aborted the command because it deletes the queue. Another connection may
+/// carry the command out.
+pub(crate) fn is_queue_deleted(entry: &CompletionEntry) -> bool {
     let status = entry.status();
     !status.dnr && status.is(Status::ABORTED_SQ_DELETION)
 }
 
-/// How a pair ended, from what is known of its halves; `None`: no answer came, and none will.
-pub(crate) fn pair_status(compare: Option<DiskStatus>, write: Option<DiskStatus>) -> DiskStatus {
+/// The status of Compare and Write from the statuses of its commands. `None`: no answer came.
+pub(crate) fn fused_status(compare: Option<DiskStatus>, write: Option<DiskStatus>) -> DiskStatus {
     match (compare, write) {
         (Some(DiskStatus::Ok) | None, Some(write)) => write,
-        // A write whose comparison failed must not have happened: nobody knows what such a
-        // controller did.
+        // The controller must not write after a failed comparison. The state of the disk is
+        // unknown.
         (Some(_), Some(DiskStatus::Ok)) => DiskStatus::MediaWrite,
-        // The write says only that its mate failed; the mate has said why.
+        // The Write fails because the Compare failed. The status of the Compare tells why.
         (Some(compare), Some(_)) => compare,
         (Some(DiskStatus::Ok) | None, None) => DiskStatus::Aborted,
         (Some(compare), None) => compare,
     }
 }
 
+/// Disk statuses of NVMe statuses.
 const TABLE: [(Status, DiskStatus); 19] = [
     (Status::LBA_OUT_OF_RANGE, DiskStatus::OutOfRange),
     (Status::INVALID_OPCODE, DiskStatus::Unsupported),
@@ -172,7 +168,7 @@ const TABLE: [(Status, DiskStatus); 19] = [
     (Status::COMMAND_SEQUENCE_ERROR, DiskStatus::NotReady),
 ];
 
-/// Bytes of one range of Dataset Management.
+/// Bytes of one range in Dataset Management.
 pub(crate) const RANGE_BYTES: u32 = 16;
 
 #[cfg(test)]
@@ -195,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_error_is_the_mediums() {
+    fn an_unknown_error_is_a_medium_error() {
         let unknown = Status {
             sct: 7,
             sc: 0x42,
@@ -207,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_the_target_cannot_do_this_way_is_unsupported_so_that_callers_fall_back() {
+    fn a_command_that_the_target_rejects_is_unsupported_so_that_callers_fall_back() {
         check(ZEROES, Status::INVALID_OPCODE, DiskStatus::Unsupported);
         check(ZEROES, Status::INVALID_FIELD, DiskStatus::Unsupported);
         check(
@@ -225,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_retried_is_not_retried() {
+    fn only_transient_transport_errors_are_retried() {
         let retried = |status| worth_retrying(&CompletionEntry::new(status, 0));
         assert!(retried(Status::TRANSIENT_TRANSPORT_ERROR));
         assert!(!retried(Status::TRANSIENT_TRANSPORT_ERROR.no_retry()));
@@ -233,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_ends_as_its_halves_say_and_is_aborted_when_they_say_nothing() {
+    fn compare_and_write_completes_as_its_commands_do_and_is_aborted_without_their_answers() {
         use DiskStatus::{Aborted, CompareFailed, MediaWrite, NoSpace, Ok};
         let table = [
             (Some(Ok), Some(Ok), Ok),
@@ -247,7 +243,7 @@ mod tests {
         ];
         for (compare, write, expected) in table {
             assert_eq!(
-                pair_status(compare, write),
+                fused_status(compare, write),
                 expected,
                 "{compare:?} {write:?}"
             );

@@ -1,8 +1,9 @@
-//! A session hears of changes: the controller is asked to say when a namespace has changed, and
-//! when it has, the page of changed namespaces is read, which lets the controller speak again.
+//! Events of a controller: namespaces that change while they are used.
 //!
-//! The fourth part of `session`. What a change means is for the disk's user; see
-//! [`PathEvent::Changed`]. A controller that reports nothing is asked nothing.
+//! A part of `session`. It switches events on, keeps an Asynchronous Event Request outstanding, and
+//! reads the Changed Namespace List after an event, which lets the controller send the next one.
+//! Changes are reported as [`PathEvent::Changed`]. A controller that supports no events gets no
+//! command.
 //! Source: NVM Express Base Specification 2.x, "Asynchronous Event Request command", "Changed
 //! Namespace List".
 
@@ -15,63 +16,68 @@ use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
 use fabrix_rt::Shard;
 
-use super::queue::{Carried, Link, Watch};
+use super::queue::{Command, EventStep, NvmeLink};
 use super::session::Session;
-use crate::PathEvent;
-use crate::outage::State;
+use crate::reconnection::State;
+use crate::{ConnectError, PathEvent};
 
-impl<L: Link> Session<L> {
-    /// The controller is up: what has changed while there was none is told, and it is asked to say
-    /// what changes from now on.
-    pub(super) fn watch(&mut self, shard: &mut Shard) {
-        let (Some(facts), Some(seen)) = (&self.facts, &self.plan.expected) else {
+impl<L: NvmeLink> Session<L> {
+    /// The session has connected: reports a change during the outage, and switches events on.
+    pub(super) fn request_events(&mut self, shard: &mut Shard) {
+        let (Some(facts), Some(disk)) = (&self.protocol.facts, &self.plan.expected) else {
             return;
         };
         let reports = facts.controller.async_events & EVENT_NAMESPACE_ATTRIBUTE != 0;
         if let Found::Io { namespace, .. } = &facts.found
-            && namespace.blocks != seen.geometry.blocks
+            && namespace.blocks != disk.geometry.blocks
         {
-            self.reconnection.tell_path(PathEvent::Changed);
+            self.reconnection.report_event(PathEvent::Changed);
         }
         if reports {
             let feature = FeatureId::ASYNC_EVENT_CONFIGURATION;
             let mut entry = SubmissionEntry::set_features(feature, EVENT_NAMESPACE_ATTRIBUTE);
-            self.send_watch(shard, &mut entry, 0, Watch::Enable);
+            self.send_event_command(shard, &mut entry, 0, EventStep::Enable);
         }
     }
 
-    /// A namespace that became smaller is not used as it was; whoever watches may take it as it is.
-    pub(super) fn tell_if_smaller(&self, facts: &Facts) {
-        let seen = self.plan.expected.as_ref();
-        if seen.is_some_and(|seen| seen.again(&self.plan.options, facts).is_ok()) {
-            self.reconnection.tell_path(PathEvent::Changed);
+    /// Checks that the controller still has the same disk. Reports a disk that became smaller as
+    /// changed, and refuses it.
+    pub(super) fn check(&self, facts: &Facts) -> Result<(), ConnectError> {
+        let Some(disk) = &self.plan.expected else {
+            return Ok(());
+        };
+        let options = &self.plan.options;
+        let checked = disk.check(options, facts);
+        if checked.is_err() && disk.remeasured(options, facts).is_ok() {
+            self.reconnection.report_event(PathEvent::Changed);
         }
+        checked
     }
 
-    /// One of our commands was answered.
-    pub(super) fn watched(
+    /// Processes the answer of such a command.
+    pub(super) fn event_answered(
         &mut self,
         shard: &mut Shard,
-        watch: Watch,
+        step: EventStep,
         entry: &CompletionEntry,
         data: &[u8],
     ) {
         let is_done = entry.status().is_success();
-        if self.reconnection.state != State::Live {
+        if self.reconnection.state != State::Connected {
             return;
         }
-        match watch {
-            // What changed after it was asked what it is, and before this, nobody has told.
-            Watch::Enable if is_done => self.read_list(shard),
-            Watch::Event if is_done && is_of_namespaces(entry) => self.read_list(shard),
-            Watch::List => {
+        match step {
+            // No event has reported changes between the bring-up and now.
+            EventStep::Enable if is_done => self.read_list(shard),
+            EventStep::Event if is_done && is_of_namespaces(entry) => self.read_list(shard),
+            EventStep::List => {
                 if is_done && self.is_listed(data) {
-                    self.reconnection.tell_path(PathEvent::Changed);
+                    self.reconnection.report_event(PathEvent::Changed);
                 }
                 self.await_event(shard);
             }
-            Watch::Event if is_done => self.await_event(shard),
-            Watch::Enable | Watch::Event => {}
+            EventStep::Event if is_done => self.await_event(shard),
+            EventStep::Enable | EventStep::Event => {}
         }
     }
 
@@ -85,32 +91,33 @@ impl<L: Link> Session<L> {
             retain_event: false,
             command_set: 0,
         });
-        self.send_watch(shard, &mut list, LIST_BYTES, Watch::List);
+        self.send_event_command(shard, &mut list, LIST_BYTES, EventStep::List);
     }
 
-    /// Whether our namespace is in the list of changed ones; all are when they were too many.
+    /// Whether the list names our namespace, or all of them because there were too many.
     fn is_listed(&self, list: &[u8]) -> bool {
-        let Some(seen) = &self.plan.expected else {
+        let Some(disk) = &self.plan.expected else {
             return false;
         };
         let (ids, _) = list.as_chunks::<4>();
         let ids = ids.iter().map(|id| u32::from_le_bytes(*id));
         ids.take_while(|id| *id != 0)
-            .any(|id| id == seen.nsid || id == u32::MAX)
+            .any(|id| id == disk.nsid || id == u32::MAX)
     }
 
     fn await_event(&mut self, shard: &mut Shard) {
         let mut entry = SubmissionEntry::async_event_request();
-        self.send_watch(shard, &mut entry, 0, Watch::Event);
+        self.send_event_command(shard, &mut entry, 0, EventStep::Event);
     }
 
-    /// Without room, or memory, changes are seen by who looks, or after the next connection.
-    fn send_watch(
+    /// Sends such a command. Without a slot or memory, changes are reported after the next
+    /// connection only.
+    fn send_event_command(
         &mut self,
         shard: &mut Shard,
         entry: &mut SubmissionEntry,
         bytes: u32,
-        watch: Watch,
+        step: EventStep,
     ) {
         let (transfer, data) = match bytes {
             0 => (HostTransfer::None, None),
@@ -120,7 +127,7 @@ impl<L: Link> Session<L> {
             },
         };
         let now = shard.now();
-        let sent = self.queues[0].send(now, entry, transfer, data, Carried::Watch(watch));
+        let sent = self.connections[0].send(now, entry, transfer, data, Command::Event(step));
         if sent.is_some() {
             shard.flush_later(self.reconnection.task);
         }
@@ -131,9 +138,9 @@ fn is_of_namespaces(event: &CompletionEntry) -> bool {
     event.result.get() & EVENT_MASK == NAMESPACE_CHANGED
 }
 
-/// Dword 0 of an event: its type, what it says, and the page that clears it.
+/// Fields of an event in dword 0: type, information, and the log page that clears it.
 const EVENT_MASK: u64 = 0x00FF_FF07;
-/// A notice (type 2), namespace attribute changed (00h), log page 04h.
+/// Notice (type 2), Namespace Attribute Changed (00h), log page 04h.
 const NAMESPACE_CHANGED: u64 = 0x0004_0002;
-/// The whole page: 1024 namespaces.
+/// The whole log page: 1024 namespaces of 4 bytes.
 const LIST_BYTES: u32 = 4096;

@@ -1,25 +1,26 @@
-//! NVMe over Fabrics as a host: a remote namespace as a disk. `tcp` is the one file that names a
-//! transport.
+//! NVMe over Fabrics as a host: a remote namespace as a disk.
 //!
-//! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen
-//! from one shard, which leaves in `parting`, hears of changes in `events` and whose requests are
-//! `transfer`'s, or `pair`'s when they travel as two commands; `queue` is one connection of it, and
-//! `pace` says when that looks for answers. `command` and `seen` are tables: requests to commands,
-//! and what Identify said to a disk's geometry. `plan` says who we are.
+//! - `channel`: the disk. Each of its channels has a session.
+//! - `plan`, `limits`: address of a session, and its queues.
+//! - `session`: one controller seen from one shard. `bringup` connects it, `keep_alive` supervises
+//!   it, `events` asks it for changes.
+//! - `transfer`: requests as commands. `fused` sends Compare and Write.
+//! - `queue`: one connection, an admin queue or an I/O queue. `tcp` alone names a transport.
+//! - `command`, `known_disk`: tables from requests to commands, and from Identify data to a disk.
 
-mod bring;
+mod bringup;
 mod channel;
 mod command;
 mod events;
-mod pair;
-mod parting;
+mod fused;
+mod keep_alive;
+mod known_disk;
+mod limits;
 mod plan;
 mod queue;
-mod seen;
 mod session;
 mod tcp;
 mod transfer;
 
 pub use channel::RemoteDisk;
-pub(crate) use channel::sized_elsewhere;
 pub(crate) use plan::Plan;

@@ -1,4 +1,4 @@
-//! What a session connects to, who it says it is there, and what it expects to find.
+//! Plan of a session: address, subsystem, and the disk that it expects.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use fabrix_proto::nvme::bringup::{BringupConfig, Purpose};
 use fabrix_proto::nvme::nqn::Nqn;
 
-use super::seen::Seen;
+use super::known_disk::KnownDisk;
 use crate::Options;
 
-/// What a session connects to and expects there.
+/// Target, disk and options of a session.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) address: SocketAddr,
     pub(crate) subsystem: Nqn,
     pub(crate) purpose: Purpose,
     pub(crate) options: Arc<Options>,
-    /// Set once the disk is known: I/O queues are connected, and a controller that shows another
-    /// disk is refused. Without it the controller is asked what it has, and that is all.
-    pub(crate) expected: Option<Arc<Seen>>,
+    /// The disk, once it is known. The session then connects I/O queues and refuses a controller
+    /// with another disk. Without it the session only reads what the controller has.
+    pub(crate) expected: Option<Arc<KnownDisk>>,
 }
 
-/// Who we say we are and what we want.
-pub(crate) fn config(plan: &Plan) -> BringupConfig {
+/// Names of host and subsystem, and limits of the session.
+pub(super) fn config(plan: &Plan) -> BringupConfig {
     BringupConfig {
         host: plan.options.host.clone(),
         host_id: plan.options.host_id,
@@ -34,6 +34,6 @@ pub(crate) fn config(plan: &Plan) -> BringupConfig {
     }
 }
 
-/// Entries of the admin queue, as Linux has it; its slots are one fewer.
+/// Entries of the admin queue, as in Linux. It has one slot fewer.
 const ADMIN_ENTRIES: u16 = 32;
 pub(crate) const ADMIN_SLOTS: u16 = ADMIN_ENTRIES - 1;

@@ -1,143 +1,148 @@
-//! One controller as seen from one shard: its admin queue, its I/O queues, and how they come up.
+//! A session with one controller, seen from one shard: an admin queue and I/O queues.
 //!
-//! Knows the order of bring-up, the keep-alive, and when a controller is given up. A session
-//! belongs to one shard and one channel: shards share nothing, so nothing is locked. How its queues
-//! come up is in `rising`, how it is seen to be there in `keep_alive`. Which bytes travel is
-//! `queue`'s business, how requests become commands is in `transfer`, what becomes of them without
-//! a connection in `parting` and `outage`.
+//! Implements [`Protocol`] for NVMe. The parts are: `bringup`, `keep_alive`, `events`, `transfer`
+//! and `fused`.
 
-mod keep_alive;
-mod rising;
-
-use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::bringup::{Bringup, Facts};
 use fabrix_proto::nvme::queue::HostEvent;
 use fabrix_proto::nvme::spec::CompletionEntry;
-use fabrix_rt::{Completion, Shard, Task, TaskId};
+use fabrix_rt::{Nanos, Shard, TaskId};
 use fabrix_transport::Ended;
 
-use self::keep_alive::KeepAlive;
-use super::bring;
 use super::plan::{self, Plan};
-use super::queue::{Carried, Link, Queue};
-use crate::channel::Forsaken;
-use crate::outage::{Reconnection, State};
-use crate::probe::{self, Outcome};
-use crate::timers::Timer;
-use crate::wire::{OperationKind, Position};
+use super::queue::{Command, NvmeLink};
+use crate::connection::InFlight;
+use crate::session::{self, Protocol, Types};
 use crate::{ConnectError, ConnectErrorKind};
 
-/// An answer to a command: its entry, how many bytes of data came, and whether they came as they
-/// were sent.
+/// Answer to a command: its completion entry, the number of data bytes received, and whether their
+/// digest was right.
 pub(super) type Answer<'a> = (&'a CompletionEntry, u32, bool);
 
-impl<L: Link> probe::Session for Session<L> {
+/// State of an NVMe session.
+#[derive(Default)]
+pub(crate) struct Nvme {
+    /// Bring-up of each queue. None: the queue is connected.
+    pub(super) bringups: Vec<Option<Bringup>>,
+    /// Properties of the controller, as last read.
+    pub(super) facts: Option<Arc<Facts>>,
+    /// Answers to requests until the last tick, and the time of that tick.
+    pub(super) traffic: (u64, Nanos),
+}
+
+/// A session with a controller.
+pub(crate) type Session<L> = session::Session<Nvme, L>;
+
+impl Types for Nvme {
+    type Plan = Plan;
     type Found = Arc<Facts>;
-
-    fn rise(&mut self, shard: &mut Shard) {
-        self.rise(shard);
-    }
-
-    fn outcome(&mut self) -> Outcome<Arc<Facts>> {
-        std::mem::take(&mut self.outcome)
-    }
-
-    fn over(&mut self, shard: &mut Shard) {
-        self.over(shard);
-    }
+    type Command = Command;
 }
 
-pub(crate) struct Session<L> {
-    pub(crate) reconnection: Reconnection,
-    pub(crate) plan: Plan,
-    /// The admin queue first.
-    pub(crate) queues: Vec<Queue<L>>,
-    /// One per queue; none when it is up.
-    pub(crate) bringups: Vec<Option<Bringup>>,
-    pub(crate) facts: Option<Arc<Facts>>,
-    /// The I/O queue that had the last request.
-    pub(crate) last_queue: usize,
-    attempt: u16,
-    keep_alive: KeepAlive,
-    /// The queue on which a goodbye is being said.
-    pub(crate) parting: Option<usize>,
-    /// The controller ends its queues: what it has begun it finishes, what is new waits for the
-    /// next connection.
-    pub(crate) leaving: bool,
-    pub(crate) forsaken: bool,
-    pub(crate) outcome: Outcome<Arc<Facts>>,
-}
+impl<L: NvmeLink> Protocol<L> for Nvme {
+    const KEEP_ALIVE: &'static str = "Keep Alive";
+    const QUIESCE_TIMEOUT: &'static str = "the target ends its queues and does not close them";
 
-impl<L: Link> Session<L> {
-    /// A session that begins to connect with its first `rise`.
-    pub(crate) fn new(task: TaskId, plan: Plan) -> Self {
-        let expected = plan.expected.as_ref();
-        let capacity =
-            expected.map_or(0, |seen| usize::from(seen.queues) * usize::from(seen.slots));
-        let is_a_disks = plan.expected.is_some();
-        let place = (plan.address, is_a_disks);
-        Self {
-            reconnection: Reconnection::new(task, capacity, place, &plan.options),
-            plan,
-            queues: Vec::new(),
-            bringups: Vec::new(),
-            facts: None,
-            last_queue: 0,
-            attempt: 0,
-            keep_alive: KeepAlive::default(),
-            parting: None,
-            leaving: false,
-            forsaken: false,
-            outcome: Outcome::Waiting,
-        }
-    }
-
-    /// Begins to connect: the admin queue first.
-    pub(crate) fn rise(&mut self, shard: &mut Shard) {
-        self.reconnection.state = State::Rising;
-        self.leaving = false;
-        self.attempt = Position::next_attempt(self.attempt);
-        self.reconnection
-            .set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
-        self.reconnection.wait_for_connection(shard);
-        let admin = Bringup::new(plan::config(&self.plan));
-        self.open_queue(shard, admin, plan::ADMIN_SLOTS);
-    }
-
-    /// Takes events of a queue until none is left.
-    fn take_events(&mut self, shard: &mut Shard, index: usize) {
-        while self.reconnection.is_up() {
-            match self.queues[index].next() {
-                Ok(Some(event)) => self.event(shard, index, event),
-                Ok(None) => break,
-                Err(ended) => return self.ended(shard, index, &ended),
-            }
-        }
+    fn open(session: &mut Session<L>, shard: &mut Shard) -> Result<(), ConnectError> {
+        let admin = Bringup::new(plan::config(&session.plan));
+        session.open_queue(shard, admin, plan::ADMIN_SLOTS)
     }
 
     #[inline(always)]
-    fn event(&mut self, shard: &mut Shard, index: usize, event: HostEvent) {
+    fn event(session: &mut Session<L>, shard: &mut Shard, index: usize, event: HostEvent) {
         match event {
-            HostEvent::Ready => self.step(shard, index),
+            HostEvent::Ready => session.step(shard, index),
             HostEvent::Completed {
                 slot,
                 data_bytes,
                 intact,
             } => {
-                let entry = self.queues[index].entry();
-                self.answered(shard, (index, slot), (&entry, data_bytes, intact));
+                let entry = session.connections[index].entry();
+                session.answered(shard, (index, slot), (&entry, data_bytes, intact));
             }
             HostEvent::Terminated => {
-                let said = self.queues[index].goodbye();
-                self.lose(shard, ConnectError::new(ConnectErrorKind::Protocol, said));
+                let sentence = session.connections[index].termination();
+                session.disconnect_with(shard, ConnectErrorKind::Protocol, sentence);
             }
         }
     }
 
-    /// A command in progress was answered: a request's, nearly always.
+    fn step(session: &mut Session<L>, shard: &mut Shard) {
+        session.step(shard, 0);
+    }
+
+    fn too_slow(session: &Session<L>, within: Duration) -> ConnectError {
+        session.too_slow(within)
+    }
+
+    fn error_prefix(index: usize) -> String {
+        format!("I/O connection {index}: ")
+    }
+
+    fn end_error(session: &mut Session<L>, index: usize, ended: &Ended) -> ConnectError {
+        let queue = match index {
+            0 => "the admin connection".to_owned(),
+            index => format!("I/O connection {index}"),
+        };
+        match ended {
+            Ended::Closed => {
+                let sentence = format!("{queue} was closed by the target");
+                ConnectError::new(ConnectErrorKind::Closed, sentence)
+            }
+            Ended::Socket(errno) => ConnectError::socket(&queue, -errno),
+            Ended::Violation(violation) => {
+                session.terminating = Some(index);
+                let sentence = format!("{queue}: the target sent {violation}");
+                ConnectError::new(ConnectErrorKind::Protocol, sentence)
+            }
+        }
+    }
+
+    fn tick_period(session: &Session<L>) -> Option<Duration> {
+        // Two ticks in a period count the answers, so that the controller gets a command in each.
+        let parts = if session.is_renewed_by_traffic() {
+            2
+        } else {
+            1
+        };
+        session.keep_alive_period().map(|period| period / parts)
+    }
+
+    /// A controller without keep-alive reports KAS 0.
+    fn has_keep_alive(session: &Session<L>) -> bool {
+        let facts = session.protocol.facts.as_ref();
+        facts.is_some_and(|facts| facts.controller.keep_alive_unit_ms.is_some())
+    }
+
+    fn keep_alive(session: &mut Session<L>, shard: &mut Shard) {
+        session.count_traffic(shard.now());
+        if session.is_keep_alive_due(shard.now()) && session.keep_alive.is_answered {
+            session.send_keep_alive(shard);
+        }
+    }
+
+    fn disconnected(session: &mut Session<L>) -> bool {
+        session.protocol.bringups.clear();
+        false
+    }
+}
+
+impl<L: NvmeLink> Session<L> {
+    /// A session that carries out a plan.
+    pub(super) fn from_plan(task: TaskId, plan: Plan) -> Self {
+        let expected = plan.expected.as_ref();
+        let capacity =
+            expected.map_or(0, |disk| usize::from(disk.queues) * usize::from(disk.slots));
+        let target = (plan.address, expected.is_some());
+        let options = Arc::clone(&plan.options);
+        Self::new((task, capacity), target, &options, (plan, Nvme::default()))
+    }
+
+    /// Processes the answer of a command. Nearly always it is the command of a request.
     #[inline(always)]
     fn answered(&mut self, shard: &mut Shard, at: (usize, Slot), answer: Answer<'_>) {
         if !self.request_answered(shard, at, answer) {
@@ -148,25 +153,25 @@ impl<L: Link> Session<L> {
     #[inline(never)]
     fn other_answered(&mut self, shard: &mut Shard, at: (usize, Slot), answer: Answer<'_>) {
         let ((index, slot), (entry, data_bytes, intact)) = (at, answer);
-        let (carried, data) = self.queues[index].take(slot);
+        let (content, data) = self.connections[index].take(slot);
         let bytes = data.as_ref().map_or(&[][..], |buf| buf.bytes());
         let bytes = bytes.get(..data_bytes as usize).unwrap_or(bytes);
-        match carried {
-            Some(Carried::Own) => {
-                self.queues[index].free(slot);
-                self.own_answer(shard, index, entry, bytes, intact);
+        match content {
+            Some(InFlight::Other(Command::Session)) => {
+                self.connections[index].free(slot);
+                self.session_answered(shard, index, entry, bytes, intact);
             }
-            Some(Carried::Watch(watch)) => {
-                self.queues[index].free(slot);
-                self.watched(shard, watch, entry, bytes);
+            Some(InFlight::Other(Command::Event(step))) => {
+                self.connections[index].free(slot);
+                self.event_answered(shard, step, entry, bytes);
             }
-            Some(carried) => self.half_answered(shard, at, carried, data, entry),
-            None => debug_assert!(false, "the machine completes only what was sent"),
+            Some(content) => self.half_answered(shard, at, content, data, entry),
+            None => debug_assert!(false, "the machine completes only commands that were sent"),
         }
     }
 
-    /// A command of our own was answered: a step of the bring-up, or a keep-alive.
-    fn own_answer(
+    /// Processes the answer of a command of the bring-up, or of a keep-alive.
+    fn session_answered(
         &mut self,
         shard: &mut Shard,
         index: usize,
@@ -176,111 +181,14 @@ impl<L: Link> Session<L> {
     ) {
         if !intact {
             let sentence = "data of the controller does not match its digest";
-            return self.lose(
-                shard,
-                ConnectError::new(ConnectErrorKind::Protocol, sentence),
-            );
+            return self.disconnect_with(shard, ConnectErrorKind::Protocol, sentence);
         }
-        let Some(bringup) = &mut self.bringups[index] else {
-            return self.keep_alive_answered(shard, entry);
+        let Some(bringup) = &mut self.protocol.bringups[index] else {
+            return self.keep_alive_completed(shard, entry);
         };
-        match bringup.answered(*entry, data, bring::now(shard)) {
+        match bringup.answered(*entry, data, session::now(shard)) {
             Ok(()) => self.step(shard, index),
-            Err(error) => self.lose(shard, ConnectError::from(error)),
-        }
-    }
-
-    pub(crate) fn ended(&mut self, shard: &mut Shard, index: usize, ended: &Ended) {
-        let queue = match index {
-            0 => "the admin connection".to_owned(),
-            index => format!("I/O connection {index}"),
-        };
-        let error = match ended {
-            Ended::Closed => ConnectError::new(
-                ConnectErrorKind::Closed,
-                format!("{queue} was closed by the target"),
-            ),
-            Ended::Socket(errno) => ConnectError::socket(&queue, -errno),
-            Ended::Violation(violation) => {
-                self.parting = Some(index);
-                let sentence = format!("{queue}: the target sent {violation}");
-                ConnectError::new(ConnectErrorKind::Protocol, sentence)
-            }
-        };
-        self.lose(shard, error);
-    }
-
-    /// What the controller can do: as it says now, or as it said when there was one.
-    pub(crate) fn facts(&self) -> Option<&Facts> {
-        self.facts.as_deref()
-    }
-}
-
-impl<L: Link> Task for Session<L> {
-    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        if self.forsaken {
-            self.over(shard);
-        }
-        let (position, ending) = Position::locate(slot);
-        let index = position.index;
-        if position.attempt != self.attempt || index >= self.queues.len() {
-            return; // of a connection that was given up before it was made
-        }
-        let completed = self.queues[index].completed(self.reconnection.task, ending, completion);
-        if !self.reconnection.is_up() {
-            return self.fallen(shard, index, &completed);
-        }
-        if ending == OperationKind::Sent {
-            self.finish_ended(shard, index);
-        }
-        match completed {
-            Ok(()) => self.take_events(shard, index),
-            Err(ended) => self.ended(shard, index, &ended),
-        }
-        shard.flush_later(self.reconnection.task);
-    }
-
-    fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        let timer = self.reconnection.timers.expired(slot);
-        if self.forsaken {
-            return self.over(shard);
-        }
-        match timer {
-            Some(Timer::Tick) => self.tick(shard),
-            Some(Timer::Reconnect) if self.reconnection.state == State::Resting => self.rise(shard),
-            Some(Timer::Bringup) if self.reconnection.state == State::Rising => {
-                self.too_slow(shard)
-            }
-            Some(Timer::Step) if self.reconnection.state == State::Rising => {
-                self.step(shard, 0);
-                shard.flush_later(self.reconnection.task);
-            }
-            Some(Timer::Fail) => self.reconnection.fail_waiting(shard),
-            Some(Timer::Part) => self.part_now(shard),
-            Some(Timer::Leave) => {
-                let sentence = "the target ends its queues and does not close them";
-                self.lose(shard, ConnectError::new(ConnectErrorKind::Closed, sentence));
-            }
-            Some(Timer::Reconnect | Timer::Bringup | Timer::Step | Timer::Again) | None => {}
-        }
-    }
-
-    fn flush(&mut self, shard: &mut Shard) {
-        for index in 0..self.queues.len() {
-            if !self.reconnection.is_up() {
-                return;
-            }
-            if let Err(ended) = self.queues[index].flush(shard) {
-                self.ended(shard, index, &ended);
-            } else if let Some(trace) = &self.plan.options.trace {
-                trace.sent(self.queues[index].handed_over());
-            }
-        }
-    }
-
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        if message.is::<Forsaken>() {
-            self.over(shard);
+            Err(error) => self.disconnect(shard, ConnectError::from(error)),
         }
     }
 }

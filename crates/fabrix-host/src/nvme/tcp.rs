@@ -1,5 +1,4 @@
-//! NVMe/TCP as the way to a controller: a socket, the machine that speaks on it, and what both may
-//! use. The one file here that names a transport.
+//! NVMe/TCP as a link to a controller. The only file of this folder that names a transport.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,52 +7,43 @@ use std::time::Duration;
 use fabrix_block::Channel;
 use fabrix_proto::nvme::bringup::Facts;
 use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
-use fabrix_rt::{Completion, Shard, TaskId};
-use fabrix_transport::{Ended, Stream, pass};
+use fabrix_rt::Shard;
+use fabrix_transport::{Stream, pass};
 
 use super::plan::Plan;
-use super::queue::Link;
 use super::session::Session;
-use crate::wire::{OperationKind, Position, Route, Wire};
+use crate::tcp::{HostMachine, TcpLink};
 use crate::{ConnectError, Options, channel, probe};
 
-/// One connection of NVMe/TCP.
-pub(crate) struct Tcp {
-    wire: Wire<Host>,
-    limits: HostLimits,
-}
-
 impl Plan {
-    /// Connects to `address`, learns what is there, disconnects.
+    /// Connects to `address`, learns what the controller has, disconnects.
     ///
     /// # Errors
-    /// Why not, as a sentence. It comes within `bringup_timeout`, whatever the target does.
+    /// As [`probe::probe`].
     pub(crate) fn probe(&self, address: SocketAddr) -> Result<Arc<Facts>, ConnectError> {
         let plan = Self {
             address,
             ..self.clone()
         };
         let engine = self.options.engine;
-        probe::probe(engine, |task| Session::<Tcp>::new(task, plan))
+        probe::probe(engine, |task| {
+            Session::<TcpLink<Host>>::from_plan(task, plan)
+        })
     }
 
-    /// A channel to the disk, with a session of its own that begins to connect.
+    /// Opens a channel to the disk, with a session of its own that starts to connect.
     pub(crate) fn open(&self, shard: &mut Shard) -> Box<dyn Channel> {
         let plan = self.clone();
-        channel::open(shard, |task| Session::<Tcp>::new(task, plan))
+        channel::open(shard, |task| {
+            Session::<TcpLink<Host>>::from_plan(task, plan)
+        })
     }
 }
 
-impl Link for Tcp {
-    type Queue = Stream<Host>;
+impl HostMachine for Host {
+    type Setup = Arc<Options>;
 
-    fn open(
-        shard: &mut Shard,
-        task: TaskId,
-        position: Position,
-        route: Route,
-        (options, slots): (&Options, u16),
-    ) -> std::io::Result<Self> {
+    fn new(options: Arc<Options>, slots: u16) -> Self {
         let limits = HostLimits {
             max_slots: slots,
             max_r2t: R2TS,
@@ -61,54 +51,12 @@ impl Link for Tcp {
             data_digest: options.data_digest,
             fewer_digests: false,
         };
-        let wire = Wire::open(shard, task, position, route)?;
-        Ok(Self { wire, limits })
+        Self::new(limits, pass::crc32c)
     }
 
-    #[inline(always)]
-    fn completed(
-        &mut self,
-        task: TaskId,
-        ending: OperationKind,
-        completion: Completion,
-    ) -> Result<(), Ended> {
-        if self.wire.completed(ending, completion)? {
-            let machine = Host::new(self.limits, pass::crc32c);
-            let slots = usize::from(self.limits.max_slots);
-            let (machine, mut out) = self.wire.begin(task, machine, slots).speak();
-            machine.start(&mut out);
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn queue(&self) -> Option<&Stream<Host>> {
-        self.wire.stream.as_ref()
-    }
-
-    #[inline(always)]
-    fn queue_mut(&mut self) -> Option<&mut Stream<Host>> {
-        self.wire.stream.as_mut()
-    }
-
-    fn close(&mut self, is_busy: bool) {
-        self.wire.close(is_busy);
-    }
-
-    fn shut(&mut self) {
-        self.wire.shut();
-    }
-
-    fn part(&mut self, shard: &mut Shard) {
-        self.wire.part(shard);
-    }
-
-    fn has_parted(&self) -> bool {
-        self.wire.has_parted()
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.wire.is_quiet()
+    fn start(stream: &mut Stream<Self>) {
+        let (machine, mut out) = stream.speak();
+        machine.start(&mut out);
     }
 
     fn not_a_target(within: Duration) -> String {

@@ -1,195 +1,113 @@
-//! Requests of a disk's user through a session: out as commands, back as endings.
+//! Requests of a disk's user as NVMe commands, and answers as completions of requests.
 //!
-//! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for
-//! a request; its data travels in the buffer it came with, or in one from the shard.
+//! A part of `session`. Nothing is allocated for a request.
 
-use fabrix_block::{Operation, Request as BlockRequest, Status as DiskStatus, Submit};
+use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskStatus};
 use fabrix_proto::Slot;
 use fabrix_rt::{Buf, Shard};
 
 use super::command;
-use super::pair::is_pair;
-use super::queue::{Carried, Link, Queue};
-use super::seen::Seen;
-use super::session::{Answer, Session};
-use crate::channel::Carrier;
-use crate::outage::{LEAVING_MOST, State};
+use super::fused::is_fused;
+use super::known_disk::KnownDisk;
+use super::plan::Plan;
+use super::queue::NvmeLink;
+use super::session::{Answer, Nvme, Session};
+use crate::connection::InFlight;
 use crate::request::{Data, Request, finish};
-use crate::timers::Timer;
+use crate::session::CommandSet;
 
-impl<L: Link> Carrier for Session<L> {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
-        if let Some(status) = self.refusal(&request) {
-            return request.done(status);
-        }
-        let flows = self.reconnection.state == State::Live
-            && !self.leaving
-            && self.reconnection.waiting.is_empty();
-        let mut queue = None;
-        let has_room = if flows {
-            queue = self.queue_with_room(request.operation);
-            queue.is_some()
-        } else if self.reconnection.lost_too_long(shard) {
-            return request.done(DiskStatus::NotReady);
-        } else {
-            self.reconnection.waiting.len() < self.reconnection.capacity
-        };
-        if !has_room {
-            return Submit::Busy(request);
-        }
-        let mut theirs = request;
-        let Some(data) = self.data_of(shard, &mut theirs) else {
-            return self.later(theirs);
-        };
-        if let Some(trace) = &self.plan.options.trace {
-            trace.submitted();
-        }
-        match queue {
-            None => {
-                let request = Request::new(&theirs, data);
-                self.reconnection.waiting.push_back(request);
-            }
-            Some(queue) => self.send_new(shard, queue, &theirs, data),
-        }
-        Submit::Pending
-    }
+impl<L: NvmeLink> CommandSet<L> for Nvme {
+    const FIRST_IO: usize = 1;
 
-    fn forsake(&mut self) {
-        self.forsaken = true;
-        self.queues.iter_mut().for_each(Queue::close);
-    }
-}
-
-impl<L: Link> Session<L> {
-    /// The answer to a request that need not travel, if it is one.
     #[inline(always)]
-    fn refusal(&self, request: &BlockRequest<'_>) -> Option<DiskStatus> {
-        let Some(seen) = &self.plan.expected else {
-            return Some(DiskStatus::Internal);
-        };
-        if let Some(status) = request.refusal(&seen.geometry) {
-            return Some(status);
-        }
-        let pair = is_pair(request.operation);
-        let lacks = |facts| !command::is_supported(request.operation, facts);
-        if pair && !seen.compares_and_writes
-            || self.facts().is_some_and(|facts| lacks(&facts.controller))
-        {
-            return Some(DiskStatus::Unsupported);
-        }
-        let nothing = request.blocks == 0 && request.operation != Operation::Flush;
-        nothing.then_some(DiskStatus::Ok)
+    fn geometry(plan: &Plan) -> Option<&Geometry> {
+        Some(&plan.expected.as_ref()?.geometry)
     }
 
-    /// There is no memory for a request: `Busy`, if an ending of this channel will come to try
-    /// again after.
-    fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
-        let room: usize = self.io_queues().map(Queue::room).sum();
-        let all = self.io_queues().map(Queue::slots).sum();
-        if self.reconnection.waiting.is_empty() && room == all {
-            request.done(DiskStatus::NotReady)
-        } else {
-            Submit::Busy(request)
-        }
-    }
-
-    /// The data of a request, in a buffer; None: there is no memory for one.
     #[inline(always)]
-    fn data_of(&self, shard: &mut Shard, request: &mut BlockRequest<'_>) -> Option<Data> {
-        let seen = self.seen();
+    fn is_supported(session: &Session<L>, request: &BlockRequest<'_>) -> bool {
+        let disk = session.plan.expected.as_ref();
+        let facts = session.protocol.facts.as_ref();
+        let fits = !is_fused(request.operation) || disk.is_some_and(|it| it.compares_and_writes);
+        fits && facts.is_none_or(|it| command::is_supported(request.operation, &it.controller))
+    }
+
+    #[inline(always)]
+    fn slots_of(operation: Operation) -> usize {
+        if is_fused(operation) { 2 } else { 1 }
+    }
+
+    #[inline(always)]
+    fn take_data(
+        session: &Session<L>,
+        shard: &mut Shard,
+        request: &mut BlockRequest<'_>,
+    ) -> Option<Data> {
+        let disk = session.plan.expected.as_ref()?;
         let range = match request.operation {
             Operation::Deallocate => {
-                Some(command::range(shard, (request.lba, request.blocks), seen)?)
+                Some(command::range(shard, (request.lba, request.blocks), disk)?)
             }
             _ => None,
         };
-        let mut data = Data::take(shard, request, &seen.geometry)?;
+        let mut data = Data::take(shard, request, &disk.geometry)?;
         if range.is_some() {
             data.moved = range;
+        }
+        if let Some(trace) = &session.plan.options.trace {
+            trace.submitted();
         }
         Some(data)
     }
 
-    fn seen(&self) -> &Seen {
-        let seen = self.plan.expected.as_ref();
-        seen.expect("only sessions of a disk take requests")
-    }
-
-    fn io_queues(&self) -> impl Iterator<Item = &Queue<L>> {
-        self.queues.iter().skip(1)
-    }
-
-    /// The next I/O queue after the last one used that has room for what an operation sends.
-    fn queue_with_room(&self, operation: Operation) -> Option<usize> {
-        let slots = if is_pair(operation) { 2 } else { 1 };
-        let count = self.queues.len();
-        let next = (self.last_queue + 1).min(count);
-        (next..count)
-            .chain(1..next)
-            .find(|index| self.queues[*index].room() >= slots)
-    }
-
-    /// Sends what waits, as far as there is room.
-    pub(crate) fn send_waiting(&mut self, shard: &mut Shard) {
-        while self.reconnection.state == State::Live
-            && !self.leaving
-            && let Some(request) = self.reconnection.waiting.front()
-            && let Some(queue) = self.queue_with_room(request.operation)
-            && let Some(request) = self.reconnection.waiting.pop_front()
-        {
-            if let Err(request) = self.send(shard, queue, request) {
-                return self.reconnection.waiting.push_front(request);
-            }
-        }
-    }
-
-    /// Sends a request that has just come on an I/O queue that has room; without a connection it
-    /// waits. Most requests go this way: ours is made where it stays.
+    /// Most requests take this way, so the request is built in its slot.
     #[inline(always)]
     fn send_new(
-        &mut self,
+        session: &mut Session<L>,
         shard: &mut Shard,
         index: usize,
-        theirs: &BlockRequest<'_>,
+        new: &BlockRequest<'_>,
         mut data: Data,
     ) {
-        let what = (theirs.operation, theirs.lba, theirs.blocks);
-        let sent = if is_pair(theirs.operation) {
-            let request = Request::new(theirs, data);
-            self.send_pair(shard, index, request)
+        let range = (new.lba, new.blocks);
+        let sent = if is_fused(new.operation) {
+            session.send_fused(shard, index, Request::new(new, data))
         } else {
-            match self.command(shard, index, what, data.moved.take()) {
+            match session.command(shard, index, (new.operation, range), data.moved.take()) {
                 Ok(slot) => {
-                    let request = Request::new(theirs, data);
-                    self.queues[index].carry(slot, Carried::Request(request));
+                    let request = Request::new(new, data);
+                    session.connections[index].carry(slot, InFlight::Request(request));
                     return;
                 }
                 Err(moved) => {
                     data.moved = moved;
-                    Err(Request::new(theirs, data))
+                    Err(Request::new(new, data))
                 }
             }
         };
         if let Err(request) = sent {
-            self.reconnection.waiting.push_front(request);
+            session.reconnection.waiting.push_front(request);
         }
     }
 
-    /// Sends a request that has waited on an I/O queue that has room; gives it back when there is
-    /// no connection.
     fn send(
-        &mut self,
+        session: &mut Session<L>,
         shard: &mut Shard,
         index: usize,
         mut request: Request,
     ) -> Result<(), Request> {
-        if is_pair(request.operation) {
-            return self.send_pair(shard, index, request);
+        if is_fused(request.operation) {
+            return session.send_fused(shard, index, request);
         }
-        let what = (request.operation, request.lba, request.blocks);
-        match self.command(shard, index, what, request.data.take()) {
+        let range = (request.lba, request.blocks);
+        match session.command(
+            shard,
+            index,
+            (request.operation, range),
+            request.data.take(),
+        ) {
             Ok(slot) => {
-                self.queues[index].carry(slot, Carried::Request(request));
+                session.connections[index].carry(slot, InFlight::Request(request));
                 Ok(())
             }
             Err(data) => {
@@ -198,31 +116,33 @@ impl<L: Link> Session<L> {
             }
         }
     }
+}
 
-    /// Sends the command of a request, as much of it as one command covers; gives the data back
-    /// when there is no connection. What the slot carries is the caller's to say.
+impl<L: NvmeLink> Session<L> {
+    /// Sends one command for as many blocks of a request as it can cover. Gives the data back
+    /// without a connection. The caller sets the content of the slot.
     #[inline(always)]
     fn command(
         &mut self,
         shard: &mut Shard,
         index: usize,
-        (operation, lba, blocks): (Operation, u64, u32),
+        (operation, (lba, blocks)): (Operation, (u64, u32)),
         data: Option<Buf>,
     ) -> Result<Slot, Option<Buf>> {
-        let Some(seen) = &self.plan.expected else {
+        let Some(disk) = &self.plan.expected else {
             return Err(data);
         };
-        let at = (lba, blocks.min(command::most_blocks(operation, seen)));
-        let block_bytes = seen.geometry.block_bytes;
-        let (mut entry, transfer) = command::entry(operation, seen.nsid, at, block_bytes);
+        let range = (lba, blocks.min(command::most_blocks(operation, disk)));
+        let block_bytes = disk.geometry.block_bytes;
+        let (mut entry, transfer) = command::entry(operation, disk.nsid, range, block_bytes);
         let data = data.map(|buf| (buf, 0));
-        self.last_queue = index;
+        self.last_used = index;
         shard.flush_later(self.reconnection.task);
-        self.queues[index].start(shard.now(), &mut entry, transfer, data)
+        self.connections[index].start(shard.now(), &mut entry, transfer, data)
     }
 
-    /// The command in a slot of a queue was answered; false, and nothing done: it is not that of a
-    /// request.
+    /// Processes the answer to the command of a request. False, with nothing done: the slot has
+    /// another content.
     #[inline(always)]
     pub(super) fn request_answered(
         &mut self,
@@ -230,28 +150,28 @@ impl<L: Link> Session<L> {
         (index, slot): (usize, Slot),
         answer: Answer<'_>,
     ) -> bool {
-        let Some(request) = self.queues[index].answered(slot) else {
+        let Some(request) = self.connections[index].answered(slot) else {
             return false;
         };
-        self.reconnection.has_lived();
+        self.reconnection.is_useful();
         if let Some(trace) = &self.plan.options.trace {
             trace.received(shard.now());
         }
-        let mut next = next_step(request, answer, self.plan.expected.as_deref());
-        if command::is_leaving(answer.0) {
-            if self.reconnection.has_lost_its_time(shard, request) {
-                next = Next::End(DiskStatus::NotReady);
+        let mut outcome = next_step(request, answer, self.plan.expected.as_deref());
+        if command::is_queue_deleted(answer.0) {
+            if self.reconnection.has_waited_too_long(shard, request) {
+                outcome = Outcome::Complete(DiskStatus::NotReady);
             }
-            self.leave(shard);
+            self.quiesce(shard);
         }
-        match next {
-            Next::End(status) => self.end(shard, (index, slot), status),
-            Next::First => {
-                let request = self.queues[index].withdraw(slot);
-                self.go_on(shard, request);
+        match outcome {
+            Outcome::Complete(status) => self.complete(shard, (index, slot), status),
+            Outcome::Next => {
+                let request = self.connections[index].withdraw(slot);
+                self.continue_request(shard, request);
             }
-            Next::Behind => {
-                let request = self.queues[index].withdraw(slot);
+            Outcome::Repeat => {
+                let request = self.connections[index].withdraw(slot);
                 self.reconnection.waiting.push_back(request);
             }
         }
@@ -259,11 +179,13 @@ impl<L: Link> Session<L> {
         true
     }
 
-    /// A command has covered a part of its request: the next part is sent before what came later.
-    fn go_on(&mut self, shard: &mut Shard, mut request: Request) {
+    /// A command has covered a part of its request. The next command goes ahead of later requests.
+    fn continue_request(&mut self, shard: &mut Shard, mut request: Request) {
         if request.operation == Operation::Deallocate {
-            // The buffer of the last range may still be part of a send.
-            request.data = command::range(shard, (request.lba, request.blocks), self.seen());
+            // A send may still hold the buffer of the last range.
+            let range = (request.lba, request.blocks);
+            let disk = self.plan.expected.as_ref();
+            request.data = disk.and_then(|disk| command::range(shard, range, disk));
             if request.data.is_none() {
                 return finish(shard, request, DiskStatus::NotReady);
             }
@@ -271,89 +193,64 @@ impl<L: Link> Session<L> {
         self.reconnection.waiting.push_front(request);
     }
 
-    /// The controller ends its queues: it has so long to close them.
-    fn leave(&mut self, shard: &mut Shard) {
-        if !std::mem::replace(&mut self.leaving, true) {
-            self.reconnection
-                .set_timer(shard, Timer::Leave, LEAVING_MOST);
-        }
-    }
-
-    /// Ends the request in a slot; at once, unless its data is still being sent.
+    /// Completes the request in a slot at once, or later when its data is still being sent.
     #[inline(always)]
-    pub(super) fn end(
+    pub(super) fn complete(
         &mut self,
         shard: &mut Shard,
         (index, slot): (usize, Slot),
         status: DiskStatus,
     ) {
-        if let Some((token, completion)) = self.queues[index].end(slot, status) {
+        if let Some((token, completion)) = self.connections[index].complete(slot, status) {
             if let Some(trace) = &self.plan.options.trace {
                 trace.ended();
             }
             shard.complete(token, completion);
         }
     }
-
-    /// A send of a queue has ended: so have the requests whose data it held.
-    pub(crate) fn finish_ended(&mut self, shard: &mut Shard, index: usize) {
-        let mut has_room = false;
-        while let Some((request, status)) = self.queues[index].next_ended() {
-            if let Some(trace) = &self.plan.options.trace {
-                trace.ended();
-            }
-            finish(shard, request, status);
-            has_room = true;
-        }
-        if has_room {
-            self.send_waiting(shard);
-        }
-    }
 }
 
-/// What becomes of a request whose command was answered.
-enum Next {
-    /// It has ended.
-    End(DiskStatus),
-    /// It is sent again, before those that came later: its command did not cover all blocks.
-    First,
-    /// It is sent again behind what waits already.
-    Behind,
+/// Consequence of an answer for its request.
+enum Outcome {
+    /// The request completes.
+    Complete(DiskStatus),
+    /// The command did not cover all blocks. The next one goes ahead of later requests.
+    Next,
+    /// The command is repeated, behind the requests that wait.
+    Repeat,
 }
 
-/// What an answer means for its request, which goes on from there.
-fn next_step(request: &mut Request, answer: Answer<'_>, seen: Option<&Seen>) -> Next {
+/// The consequence of an answer. Moves the start of a request that continues.
+fn next_step(request: &mut Request, answer: Answer<'_>, disk: Option<&KnownDisk>) -> Outcome {
     let (entry, _, intact) = answer;
-    if command::is_leaving(entry) {
-        return Next::Behind;
+    if command::is_queue_deleted(entry) {
+        return Outcome::Repeat;
     }
-    let is_spoiled = !intact || command::worth_retrying(entry);
-    if is_spoiled && request.retries < RETRIES {
+    let is_transport_error = !intact || command::worth_retrying(entry);
+    if is_transport_error && request.retries < RETRIES {
         request.retries += 1;
-        return Next::Behind;
+        return Outcome::Repeat;
     }
-    let status = status(request, answer, seen);
-    let most = seen.map_or(u32::MAX, |seen| {
-        command::most_blocks(request.operation, seen)
+    let status = status(request, answer, disk);
+    let most = disk.map_or(u32::MAX, |disk| {
+        command::most_blocks(request.operation, disk)
     });
-    if status.is_ok() && request.blocks > most {
-        request.lba += u64::from(most);
-        request.blocks -= most;
-        return Next::First;
+    if status.is_ok() && request.advance(most) {
+        return Outcome::Next;
     }
-    Next::End(status)
+    Outcome::Complete(status)
 }
 
 fn status(
     request: &Request,
     (entry, data_bytes, intact): Answer<'_>,
-    seen: Option<&Seen>,
+    disk: Option<&KnownDisk>,
 ) -> DiskStatus {
-    let block_bytes = seen.map_or(0, |seen| seen.geometry.block_bytes);
+    let block_bytes = disk.map_or(0, |disk| disk.geometry.block_bytes);
     let bytes = u64::from(request.blocks) * u64::from(block_bytes);
     match command::disk_status(request.operation, entry) {
         DiskStatus::Ok if !intact => DiskStatus::MediaRead,
-        // Success without all the data is no success: the rest of the buffer is old memory.
+        // Success without all the data is an error: the rest of the buffer is old memory.
         DiskStatus::Ok
             if request.operation == Operation::Read && u64::from(data_bytes) != bytes =>
         {
@@ -363,5 +260,5 @@ fn status(
     }
 }
 
-/// How often a command is sent again that the transport spoiled.
+/// Repetitions of a command after transport errors.
 const RETRIES: u8 = 3;

@@ -1,5 +1,5 @@
-//! A target made by hand: a listener, a thread for each connection, a disk in memory, and a script
-//! that says how it misbehaves. Without a script it is honest, and notes every fault of the host.
+//! Fake NVMe/TCP target: a listener, a thread for each connection, a disk in memory, and a script
+//! of its faults. Without a script the target is correct. It notes every violation of the host.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,8 +1,7 @@
-//! One connection of the fake target: reads PDUs, answers them, and lets a test's script say
-//! otherwise.
+//! One connection of the fake target: reads PDUs and answers them. A test's script may change the
+//! answers.
 //!
-//! Blocking sockets and a thread each. It trusts nothing the host sends: what is wrong is noted as
-//! a fault.
+//! Uses a blocking socket and a thread. Checks every PDU of the host and notes violations.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};

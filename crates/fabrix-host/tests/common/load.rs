@@ -1,6 +1,6 @@
-//! Random reads and writes at depth through a rig, with the truth kept beside them.
+//! Random reads and writes at depth through a rig, with the expected data kept in memory.
 //!
-//! A block is in one request at a time, so what it must hold is never in doubt.
+//! A block is in one request at a time, so its expected data is always known.
 
 use std::collections::HashSet;
 

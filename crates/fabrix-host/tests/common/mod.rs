@@ -1,4 +1,4 @@
-//! What the tests of the host share: a target made by hand (`fake`), and a user of a disk (`rig`).
+//! Shared code of the host's tests: a fake target (`fake`) and a user of a disk (`rig`).
 #![allow(
     dead_code,
     unreachable_pub,

@@ -1,4 +1,4 @@
-//! What the fake target says about itself, as long as a test does not change it.
+//! Identify data and log pages of the fake target, which tests may change.
 
 use fabrix_proto::nvme::identify::{
     CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, DLFEAT_READS_ZEROES, FUSES_COMPARE_AND_WRITE,

@@ -1,4 +1,4 @@
-//! A user of a disk: a shard on the test's thread, a task that keeps endings, and waiting with a
+//! A user of a disk: a shard on the test's thread, a task that stores completions, and waits with a
 //! deadline.
 
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! An iSCSI target made of `proto`'s machine: a listener, a thread for each connection, a disk in
-//! memory, and a script that says how it misbehaves. Without a script it is honest.
+//! Fake iSCSI target with the machine of `proto`: a listener, a thread for each connection, a disk
+//! in memory, and a script of its faults. Without a script the target is correct.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

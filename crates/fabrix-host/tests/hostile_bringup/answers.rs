@@ -1,5 +1,4 @@
-//! What a controller answers: refusals, and absurd things that it says of itself and its
-//! namespaces.
+//! Answers of a controller: refusals, and absurd properties of the controller and its namespaces.
 
 use std::time::Duration;
 

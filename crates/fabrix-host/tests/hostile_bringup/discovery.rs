@@ -1,4 +1,4 @@
-//! Discovery logs: of several records, of none, without end, and unreadable ones.
+//! Discovery logs: with several records, empty, endless, and unreadable ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

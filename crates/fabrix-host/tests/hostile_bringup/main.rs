@@ -1,6 +1,5 @@
-//! A target that misbehaves while it is asked what it has: each fault costs the connection and
-//! gives an error of the right kind that names it; nothing panics, hangs or grows. Here is how a
-//! target is made to misbehave.
+//! A target that misbehaves during the bring-up. Each fault ends the connection with an error of
+//! the right kind that names it. Nothing panics, hangs or grows. This file has the helpers.
 
 mod answers;
 #[path = "../common/mod.rs"]

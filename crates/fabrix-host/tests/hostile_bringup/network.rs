@@ -1,5 +1,4 @@
-//! What is wrong before anything is asked: options that make no sense, and networks that lead
-//! nowhere.
+//! Errors before the first command: wrong options, and unreachable networks.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;

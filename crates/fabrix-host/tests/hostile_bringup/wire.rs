@@ -1,4 +1,4 @@
-//! What comes on the wire: wrong headers, digests, data, silence, and an end at every byte.
+//! Faults on the wire: wrong headers, digests and data, silence, and an end at every byte.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Connections that are lost: data is right afterwards, requests end once and in time, another disk
-//! is refused, and nobody's session is left behind.
+//! Lost connections: the data is right afterwards, requests complete once and in time, another disk
+//! is refused, and no session is left behind.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What becomes of requests: they wait, are sent again, or end after a bound; each ends once.
+//! Requests in an outage: they wait, are sent again, or fail in time. Each completes once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,4 @@
-//! Who is there when the connection is: another disk, a smaller one, a successor, or at last
-//! anybody.
+//! Reconnection: to another disk, to a smaller one, to a restarted target, or after a long absence.
 
 use std::time::Duration;
 

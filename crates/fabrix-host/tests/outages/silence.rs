@@ -1,5 +1,4 @@
-//! Targets that say nothing: they are noticed and given up, by commands without an answer and by
-//! keep-alives.
+//! Silent targets: commands or keep-alives without an answer make the host disconnect.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};

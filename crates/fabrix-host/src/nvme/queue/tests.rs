@@ -1,16 +1,19 @@
-//! A queue over a transport that is not TCP: messages, in memory. A command is one message, its
-//! answer another; the controller reads and writes the memory of a slot by key, offset and length.
+//! A queue over a link of messages in memory, in place of TCP. A command is one message and its
+//! answer another. The controller reads and writes the memory of a slot by key, offset and length.
 
 use std::collections::VecDeque;
 
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{KeyedSglDescriptor, SglDescriptor, SglKind, Status};
-use fabrix_rt::ShardConfig;
+use fabrix_rt::{Completion, Shard, ShardConfig, TaskId};
+use fabrix_transport::Ended;
 use zerocopy::transmute;
 
 use super::*;
+use crate::connection::slot_at;
+use crate::link::{OperationKind, Position, Route};
 
-/// One slot: its command's id and transfer, and the memory that its key reaches.
+/// One slot: id and transfer of its command, and the memory of its key.
 #[derive(Default)]
 struct SlotState {
     command: Option<(u16, HostTransfer)>,
@@ -18,7 +21,7 @@ struct SlotState {
     outgoing: Option<Outgoing>,
 }
 
-/// The host's end of a connection by messages.
+/// The host's end of the link.
 struct Messages {
     slots: Vec<SlotState>,
     capsules: VecDeque<SubmissionEntry>,
@@ -28,7 +31,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// What an RDMA READ of the controller gets.
+    /// Bytes that an RDMA READ of the controller returns.
     fn read(&self, key: u32, offset: usize, length: usize) -> &[u8] {
         match &self.slots[key as usize].outgoing {
             Some(Outgoing::Buf(buf, start)) => &buf.bytes()[start + offset..][..length],
@@ -46,14 +49,14 @@ impl Messages {
         }
     }
 
-    /// The command that the controller receives next, and its data descriptor.
+    /// The next command that the controller receives, and its data descriptor.
     fn receive(&mut self) -> (SubmissionEntry, KeyedSglDescriptor) {
         let entry = self.capsules.pop_front().expect("a command was sent");
         (entry, entry.sgl.keyed())
     }
 }
 
-impl Connection for Messages {
+impl transport::Connection for Messages {
     type Event = HostEvent;
 
     fn next(&mut self) -> Result<Option<HostEvent>, Ended> {
@@ -176,14 +179,15 @@ impl HostQueue for Messages {
 }
 
 impl Link for Messages {
-    type Queue = Self;
+    type Setup = Arc<Options>;
+    type Stream = Self;
 
     fn open(
         _: &mut Shard,
         _: TaskId,
         _: Position,
         _: Route,
-        (_, slots): (&Options, u16),
+        (_, slots): (Arc<Options>, u16),
     ) -> std::io::Result<Self> {
         Ok(Self {
             slots: (0..slots).map(|_| SlotState::default()).collect(),
@@ -198,11 +202,11 @@ impl Link for Messages {
         Ok(())
     }
 
-    fn queue(&self) -> Option<&Self> {
+    fn stream(&self) -> Option<&Self> {
         Some(self)
     }
 
-    fn queue_mut(&mut self) -> Option<&mut Self> {
+    fn stream_mut(&mut self) -> Option<&mut Self> {
         Some(self)
     }
 
@@ -210,13 +214,13 @@ impl Link for Messages {
         self.closed = true;
     }
 
-    fn shut(&mut self) {
+    fn shutdown(&mut self) {
         self.closed = true;
     }
 
-    fn part(&mut self, _: &mut Shard) {}
+    fn drain(&mut self, _: &mut Shard) {}
 
-    fn has_parted(&self) -> bool {
+    fn is_drained(&self) -> bool {
         true
     }
 
@@ -224,7 +228,7 @@ impl Link for Messages {
         true
     }
 
-    fn not_a_target(within: Duration) -> String {
+    fn not_a_target(within: std::time::Duration) -> String {
         format!("no answer within {within:?}")
     }
 }
@@ -241,14 +245,14 @@ fn opened(shard: &mut Shard) -> Queue<Messages> {
         from: None,
     };
     let task = shard.reserve();
-    Queue::open(shard, task, position, route, (&options, 4)).expect("needs nothing")
+    Queue::open(shard, task, position, route, (Arc::new(options), 4)).expect("it needs no socket")
 }
 
-/// Answers the command that was sent last; gives its data back.
+/// Answers the last command. Returns its data.
 fn answered(queue: &mut Queue<Messages>, id: u16, slot: Slot, bytes: u32) -> Buf {
     let mut answer = CompletionEntry::new(Status::SUCCESS, 0);
     answer.command_id = id.into();
-    queue.link().completions.push_back(answer);
+    queue.link.completions.push_back(answer);
     let expected = HostEvent::Completed {
         slot,
         data_bytes: bytes,
@@ -262,7 +266,7 @@ fn answered(queue: &mut Queue<Messages>, id: u16, slot: Slot, bytes: u32) -> Buf
 }
 
 #[test]
-fn data_is_taken_and_given_by_key() {
+fn the_controller_reads_and_writes_data_by_key() {
     let mut shard = Shard::new(ShardConfig::default()).expect("a shard");
     let mut queue = opened(&mut shard);
     let bytes = 8192;
@@ -274,11 +278,11 @@ fn data_is_taken_and_given_by_key() {
     let mut write = SubmissionEntry::write(1, 0, 16, false);
     let slot = queue.start(shard.now(), &mut write, transfer, Some((buf, 16)));
     let slot = slot.unwrap_or_else(|_| panic!("there is room"));
-    let (entry, keyed) = queue.link().receive();
+    let (entry, keyed) = queue.link.receive();
     assert_eq!(keyed.length_bytes(), bytes);
     let key = keyed.key.get();
     let halves = [(0, 4096), (4096, 4096)];
-    let read = halves.map(|(offset, length)| queue.link().read(key, offset, length).to_vec());
+    let read = halves.map(|(offset, length)| queue.link.read(key, offset, length).to_vec());
     assert!(read.concat() == data);
     answered(&mut queue, entry.command_id.get(), slot, bytes);
 
@@ -287,12 +291,12 @@ fn data_is_taken_and_given_by_key() {
     let mut read = SubmissionEntry::read(1, 0, 16);
     let slot = queue.start(shard.now(), &mut read, transfer, Some((buf, 0)));
     let slot = slot.unwrap_or_else(|_| panic!("there is room"));
-    let (entry, keyed) = queue.link().receive();
+    let (entry, keyed) = queue.link.receive();
     for (offset, length) in halves {
         let piece = &data[offset..][..length];
-        queue.link().write(keyed.key.get(), offset, piece);
+        queue.link.write(keyed.key.get(), offset, piece);
     }
     let read = answered(&mut queue, entry.command_id.get(), slot, bytes);
     assert!(read.bytes()[..data.len()] == data);
-    assert_eq!((queue.room(), queue.slots()), (4, 4));
+    assert_eq!(queue.room(), 4);
 }

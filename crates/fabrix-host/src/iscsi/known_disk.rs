@@ -1,37 +1,36 @@
-//! A logical unit as it was first seen: what it is as a disk, and what every later session must
-//! find again.
+//! Properties of a logical unit as a disk, read when the disk was opened.
 //!
-//! Pure tables over what `fabrix_proto::scsi::bringup` learned. A geometry is a promise to those
-//! who opened the disk; a target that comes back and no longer keeps it is not used. The mirror of
-//! NVMe's `seen`.
+//! Every later session compares the logical unit with them. The disk's users rely on its geometry,
+//! so a target that returns with worse properties is refused. Pure functions over the data of
+//! `fabrix_proto::scsi::bringup`.
 
 use fabrix_block::{Durability, Geometry, Identity};
 use fabrix_proto::scsi::bringup::UnitFacts;
 
-use crate::sizes::{check_blocks, deallocate, hint};
-use crate::{ConnectError, ConnectErrorKind};
+use crate::ConnectError;
+use crate::sizes::{changed_disk, check_blocks, deallocate, hex, hint};
 
-/// A logical unit as it was first seen.
+/// Properties of a logical unit.
 #[derive(Clone)]
-pub(crate) struct Seen {
+pub(crate) struct KnownDisk {
     pub(crate) geometry: Geometry,
-    /// Whether it obeys FUA.
+    /// Whether the disk supports FUA.
     pub(crate) fua: bool,
-    /// Whether zeroes may be written by unmapping.
+    /// Whether unmapped blocks read as zeroes, so that WRITE SAME may unmap.
     pub(crate) zeroes_unmap: bool,
-    /// Blocks of one COMPARE AND WRITE; 0: it has none.
+    /// Most blocks of one COMPARE AND WRITE. 0: not supported.
     pub(crate) compare_and_write_blocks: u32,
-    /// Blocks of one UNMAP; 0: it has none.
+    /// Most blocks of one UNMAP. 0: not supported.
     pub(crate) unmap_blocks: u32,
-    /// Blocks of one WRITE SAME.
+    /// Most blocks of one WRITE SAME.
     pub(crate) write_same_blocks: u32,
     pub(crate) facts: UnitFacts,
 }
 
-impl Seen {
-    /// What the facts say.
+impl KnownDisk {
+    /// The properties that a bring-up has read.
     ///
-    /// Errors: it is no disk for us.
+    /// Errors: the block size is not supported.
     pub(crate) fn new(facts: &UnitFacts) -> Result<Self, ConnectError> {
         check_blocks(format_args!("LUN {}", facts.lun), facts.block_bytes)?;
         let geometry = geometry(facts);
@@ -42,20 +41,19 @@ impl Seen {
             compare_and_write_blocks: facts.compare_and_write_blocks.into(),
             unmap_blocks: if facts.unmaps { facts.unmap_blocks } else { 0 },
             write_same_blocks: match write_same {
-                0 => UNSAID_WRITE_SAME_BLOCKS,
-                said => said.min(MOST_WRITE_SAME_BLOCKS),
+                0 => DEFAULT_WRITE_SAME_BLOCKS,
+                limit => limit.min(MOST_WRITE_SAME_BLOCKS),
             },
             geometry,
             facts: facts.clone(),
         })
     }
 
-    /// The names under which hosts recognise the disk: derived from its own, so that every path to
-    /// it gives the same, or from `place` where it has none.
-    pub(crate) fn identity(&self, name: &str, place: &str) -> Identity {
+    /// The identity under which the disk is exported again or attached. It is derived from the
+    /// disk's names, so every path yields the same identity. A disk without names is identified by
+    /// `location`.
+    pub(crate) fn identity(&self, name: &str, location: &str) -> Identity {
         let names = &self.facts.names;
-        let hex =
-            |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
         let seed = match (names.is_empty(), self.facts.serial.is_empty()) {
             (false, _) => format!(
                 "{}/{}/{}",
@@ -64,7 +62,7 @@ impl Seen {
                 hex(&names.eui64)
             ),
             (true, false) => format!("{}/{}", self.facts.model, self.facts.serial),
-            (true, true) => place.to_owned(),
+            (true, true) => location.to_owned(),
         };
         let derived = Identity::derive(name, &seed, &self.facts.model);
         let uuid = if names.uuid == [0; 16] {
@@ -83,12 +81,12 @@ impl Seen {
         }
     }
 
-    /// The same disk in the size that it has now, which may be smaller too.
-    pub(crate) fn again(&self, facts: &UnitFacts) -> Result<Self, ConnectError> {
+    /// The properties of the same disk in its current size, which may be smaller.
+    pub(crate) fn remeasured(&self, facts: &UnitFacts) -> Result<Self, ConnectError> {
         let now = Self::new(facts)?;
-        self.keeps_its_promises(&now)?;
-        // A command in progress counts as done what the limit says when it is answered: that is
-        // never more than what it was sent with.
+        self.check_properties(&now)?;
+        // The limit at the answer tells how many blocks a command has covered. It must not exceed
+        // the limit when the command was sent.
         Ok(Self {
             write_same_blocks: now.write_same_blocks.min(self.write_same_blocks),
             unmap_blocks: now.unmap_blocks.min(self.unmap_blocks),
@@ -96,17 +94,17 @@ impl Seen {
         })
     }
 
-    /// Whether the disk found after a reconnect is the one that was lost, keeps its promises, and
-    /// is as large.
+    /// Checks that the disk after a reconnection is the same, with equal or better properties,
+    /// and not smaller.
     pub(crate) fn check(&self, facts: &UnitFacts) -> Result<(), ConnectError> {
-        let now = self.again(facts)?;
+        let now = self.remeasured(facts)?;
         if now.geometry.blocks < self.geometry.blocks {
-            return Err(refused("the disk is smaller than before"));
+            return Err(changed_disk("the disk is smaller than before"));
         }
         Ok(())
     }
 
-    fn keeps_its_promises(&self, now: &Self) -> Result<(), ConnectError> {
+    fn check_properties(&self, now: &Self) -> Result<(), ConnectError> {
         let (old, new) = (&self.geometry, &now.geometry);
         let sentence = if !self.is_same_disk(&now.facts) {
             "the LUN has another identity than before: it is another disk"
@@ -125,20 +123,13 @@ impl Seen {
         } else {
             return Ok(());
         };
-        Err(refused(sentence))
+        Err(changed_disk(sentence))
     }
 
     fn is_same_disk(&self, facts: &UnitFacts) -> bool {
         let by_serial = !self.facts.names.is_empty() || self.facts.serial == facts.serial;
         self.facts.names == facts.names && by_serial
     }
-}
-
-fn refused(sentence: &str) -> ConnectError {
-    ConnectError::new(
-        ConnectErrorKind::Refused,
-        format!("{sentence}; restart what uses it to take it as it is now"),
-    )
 }
 
 fn geometry(facts: &UnitFacts) -> Geometry {
@@ -156,8 +147,8 @@ fn geometry(facts: &UnitFacts) -> Geometry {
         optimal_io_bytes: hint(facts.optimal_blocks).unwrap_or(0),
         max_transfer_bytes: most,
         volatile_cache: facts.write_cache,
-        // A flush is passed on, and the target answers for it; without a cache every write is on
-        // the medium when it is answered. A target that keeps nothing has no way to say so.
+        // The target executes flushes. Without a cache an answered write is on the medium. A target
+        // without a persistent medium cannot report that.
         durability: Durability::Device,
         read_only: facts.read_only,
         deallocate: deallocate(
@@ -168,11 +159,11 @@ fn geometry(facts: &UnitFacts) -> Geometry {
     }
 }
 
-/// A serial number that NVMe hosts can be shown.
+/// Longest serial number that NVMe can report.
 const SERIAL_BYTES_MAX: usize = 20;
-/// Blocks of one WRITE SAME where the target does not say: as Linux has it.
-const UNSAID_WRITE_SAME_BLOCKS: u32 = 0xFFFF;
-/// One command should not keep a target busy for long.
+/// Most blocks of one WRITE SAME when the target reports no limit, as in Linux.
+const DEFAULT_WRITE_SAME_BLOCKS: u32 = 0xFFFF;
+/// 2^20 blocks: one command must not keep a target busy for long.
 const MOST_WRITE_SAME_BLOCKS: u32 = 1 << 20;
 
 #[cfg(test)]
@@ -180,8 +171,8 @@ pub(crate) mod tests {
     use super::*;
     use fabrix_proto::scsi::bringup::Names;
 
-    pub(crate) fn seen(change: impl FnOnce(&mut UnitFacts)) -> Seen {
-        Seen::new(&facts(change)).expect("a disk")
+    pub(crate) fn disk(change: impl FnOnce(&mut UnitFacts)) -> KnownDisk {
+        KnownDisk::new(&facts(change)).expect("a disk")
     }
 
     fn facts(change: impl FnOnce(&mut UnitFacts)) -> UnitFacts {
@@ -208,7 +199,7 @@ pub(crate) mod tests {
     }
 
     fn again(change: impl FnOnce(&mut UnitFacts)) -> Result<(), String> {
-        let checked = seen(|_| {}).check(&facts(change));
+        let checked = disk(|_| {}).check(&facts(change));
         checked.map_err(|error| error.to_string())
     }
 
@@ -242,9 +233,9 @@ pub(crate) mod tests {
                 facts.unmap_blocks = unmap_blocks;
             })
         };
-        let seen = Seen::new(&limits(100, 64)).expect("a disk");
+        let disk = KnownDisk::new(&limits(100, 64)).expect("a disk");
         let after = |write_same_blocks, unmap_blocks| {
-            let now = seen.again(&limits(write_same_blocks, unmap_blocks));
+            let now = disk.remeasured(&limits(write_same_blocks, unmap_blocks));
             let now = now.expect("the same disk");
             (now.write_same_blocks, now.unmap_blocks)
         };
@@ -260,22 +251,22 @@ pub(crate) mod tests {
                 facts.serial = serial.to_owned();
             })
         };
-        let seen = Seen::new(&nameless("one")).expect("a disk");
-        assert!(seen.check(&nameless("one")).is_ok());
-        assert!(seen.check(&nameless("two")).is_err());
+        let disk = KnownDisk::new(&nameless("one")).expect("a disk");
+        assert!(disk.check(&nameless("one")).is_ok());
+        assert!(disk.check(&nameless("two")).is_err());
     }
 
     #[test]
     fn absurd_hints_and_blocks_are_not_passed_on() {
-        let seen = seen(|facts| {
+        let disk = disk(|facts| {
             facts.optimal_blocks = u32::MAX;
             facts.max_transfer_blocks = u32::MAX;
             facts.write_same_blocks = u64::MAX;
         });
-        assert_eq!(seen.geometry.optimal_io_bytes, 0);
-        assert_eq!(seen.geometry.max_transfer_bytes, 1 << 20);
-        assert_eq!(seen.write_same_blocks, MOST_WRITE_SAME_BLOCKS);
-        let large = Seen::new(&facts(|facts| facts.block_bytes = 65_536));
+        assert_eq!(disk.geometry.optimal_io_bytes, 0);
+        assert_eq!(disk.geometry.max_transfer_bytes, 1 << 20);
+        assert_eq!(disk.write_same_blocks, MOST_WRITE_SAME_BLOCKS);
+        let large = KnownDisk::new(&facts(|facts| facts.block_bytes = 65_536));
         let sentence = large.err().expect("64 KiB blocks").to_string();
         assert!(sentence.contains("65536"), "{sentence}");
     }

@@ -1,48 +1,49 @@
-//! A namespace as it was first seen: what it is as a disk, and what every later connection must
-//! find again.
+//! Properties of a namespace as a disk, read when the disk was opened.
 //!
-//! Pure tables over what `fabrix_proto::nvme::bringup` learned. A geometry is a promise to those
-//! who opened the disk; a controller that comes back and no longer keeps it is not used.
+//! Every later session compares the namespace with them. The disk's users rely on its geometry, so
+//! a controller that returns with worse properties is refused. Pure functions over the data of
+//! `fabrix_proto::nvme::bringup`.
 
 use fabrix_block::{Durability, Geometry, Identity};
 use fabrix_proto::nvme::bringup::{ControllerFacts, Facts, Found, NamespaceFacts};
 use fabrix_proto::nvme::nqn::Nqn;
 
-use super::bring;
-use crate::sizes::{check_blocks, deallocate, hint};
+use super::limits;
+use crate::sizes::{changed_disk, check_blocks, deallocate, hex, hint};
 use crate::{ConnectError, ConnectErrorKind, Options};
 
-/// A namespace as it was first seen.
+/// Properties of a namespace.
 #[derive(Clone)]
-pub(crate) struct Seen {
+pub(crate) struct KnownDisk {
     pub(crate) nsid: u32,
     pub(crate) geometry: Geometry,
-    /// Blocks of one Write Zeroes.
+    /// Most blocks of one Write Zeroes.
     pub(crate) write_zeroes_blocks: u32,
-    /// Blocks of one Dataset Management.
+    /// Most blocks of one Dataset Management.
     pub(crate) dataset_blocks: u32,
-    /// Whether Compare and Write can be sent: the controller has it, and a queue holds both halves.
+    /// Whether the controller supports Compare and Write, and a queue has slots for both commands.
     pub(crate) compares_and_writes: bool,
-    /// I/O queues and the slots of each that its sessions reckon with.
+    /// Number of I/O queues of a session.
     pub(crate) queues: u16,
+    /// Slots of each I/O queue.
     pub(crate) slots: u16,
     names: Names,
 }
 
-/// What tells one namespace from another.
+/// Names that distinguish namespaces.
 #[derive(Clone, PartialEq, Eq)]
 struct Names {
     uuid: [u8; 16],
     nguid: [u8; 16],
     eui64: [u8; 8],
-    /// The subsystem's serial number, for namespaces without a name of their own.
+    /// Serial number of the subsystem, for namespaces without names.
     serial: String,
 }
 
-impl Seen {
-    /// What the facts say.
+impl KnownDisk {
+    /// The properties that a bring-up has read.
     ///
-    /// Errors: there is no namespace, or one that is no disk for us.
+    /// Errors: there is no namespace, or its block size is not supported.
     pub(crate) fn new(options: &Options, facts: &Facts) -> Result<Self, ConnectError> {
         let Found::Io { namespace, .. } = &facts.found else {
             let sentence = "the subsystem shows no namespace";
@@ -52,7 +53,7 @@ impl Seen {
             format_args!("namespace {}", namespace.nsid),
             namespace.block_bytes,
         )?;
-        let slots = bring::io_slots(options, facts);
+        let slots = limits::io_slots(options, facts);
         let write_zeroes = facts.controller.max_write_zeroes_bytes / namespace.block_bytes;
         Ok(Self {
             nsid: namespace.nsid,
@@ -60,21 +61,20 @@ impl Seen {
             dataset_blocks: facts.controller.max_dataset_blocks,
             geometry: geometry(&facts.controller, namespace),
             compares_and_writes: facts.controller.compare_and_write && slots >= 2,
-            queues: bring::io_queues(options, facts),
+            queues: limits::io_queues(options, facts),
             slots,
             names: Names::new(&facts.controller, namespace),
         })
     }
 
-    /// The names under which hosts recognise the namespace: its own, and for those that it lacks
-    /// names derived from them, or from the subsystem's where it has none, so that every path to it
-    /// gives the same. The serial number is derived, too: that of the controller is the same for
-    /// all namespaces, which are different disks elsewhere.
+    /// The identity under which the disk is exported again or attached.
+    ///
+    /// UUID and NGUID are the namespace's own. Missing names are derived from the others, or from
+    /// the subsystem and the NSID when there are none, so every path yields the same identity. The
+    /// serial number is always derived: all namespaces of a controller share one.
     pub(crate) fn identity(&self, name: &str, subsystem: &Nqn, facts: &Facts) -> Identity {
         let names = &self.names;
-        let hex =
-            |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
-        let seed = if names.has_none() {
+        let seed = if names.are_empty() {
             format!("{}/{}", subsystem.as_str(), self.nsid)
         } else {
             let (uuid, nguid) = (hex(&names.uuid), hex(&names.nguid));
@@ -89,12 +89,16 @@ impl Seen {
         }
     }
 
-    /// The same namespace in the size that it has now, which may be smaller too.
-    pub(crate) fn again(&self, options: &Options, facts: &Facts) -> Result<Self, ConnectError> {
+    /// The properties of the same namespace in its current size, which may be smaller.
+    pub(crate) fn remeasured(
+        &self,
+        options: &Options,
+        facts: &Facts,
+    ) -> Result<Self, ConnectError> {
         let now = Self::new(options, facts)?;
-        self.keeps_its_promises(&now)?;
-        // A command in progress counts as done what the limit says when it is answered: that is
-        // never more than what it was sent with.
+        self.check_properties(&now)?;
+        // The limit at the answer tells how many blocks a command has covered. It must not exceed
+        // the limit when the command was sent.
         Ok(Self {
             write_zeroes_blocks: now.write_zeroes_blocks.min(self.write_zeroes_blocks),
             dataset_blocks: now.dataset_blocks.min(self.dataset_blocks),
@@ -102,19 +106,19 @@ impl Seen {
         })
     }
 
-    /// Whether the namespace found after a reconnect is the one that was lost, keeps its promises,
-    /// and is as large.
+    /// Checks that the namespace found after a reconnection is the same, with equal or better
+    /// properties, and not smaller.
     pub(crate) fn check(&self, options: &Options, facts: &Facts) -> Result<(), ConnectError> {
-        let now = self.again(options, facts)?;
+        let now = self.remeasured(options, facts)?;
         if now.geometry.blocks < self.geometry.blocks {
-            return Err(refused("the namespace is smaller than before"));
+            return Err(changed_disk("the namespace is smaller than before"));
         }
         Ok(())
     }
 
-    fn keeps_its_promises(&self, now: &Self) -> Result<(), ConnectError> {
+    fn check_properties(&self, now: &Self) -> Result<(), ConnectError> {
         let (old, new) = (&self.geometry, &now.geometry);
-        let sentence = if !self.names.are_those_of(&now.names) {
+        let sentence = if !self.names.match_those(&now.names) {
             "the namespace has another identity than before: it is another disk"
         } else if old.block_bytes != new.block_bytes {
             "the namespace has another block size than before"
@@ -131,15 +135,8 @@ impl Seen {
         } else {
             return Ok(());
         };
-        Err(refused(sentence))
+        Err(changed_disk(sentence))
     }
-}
-
-fn refused(sentence: &str) -> ConnectError {
-    ConnectError::new(
-        ConnectErrorKind::Refused,
-        format!("{sentence}; restart what uses it to take it as it is now"),
-    )
 }
 
 impl Names {
@@ -152,13 +149,13 @@ impl Names {
         }
     }
 
-    fn has_none(&self) -> bool {
+    fn are_empty(&self) -> bool {
         self.uuid == [0; 16] && self.nguid == [0; 16] && self.eui64 == [0; 8]
     }
 
-    fn are_those_of(&self, other: &Self) -> bool {
+    fn match_those(&self, other: &Self) -> bool {
         let own = |names: &Self| (names.uuid, names.nguid, names.eui64);
-        own(self) == own(other) && (!self.has_none() || self.serial == other.serial)
+        own(self) == own(other) && (!self.are_empty() || self.serial == other.serial)
     }
 }
 
@@ -172,8 +169,8 @@ fn geometry(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Geometr
         optimal_io_bytes: hint(namespace.optimal_write_blocks).unwrap_or(0),
         max_transfer_bytes: controller.max_data_bytes.min(plain.max_transfer_bytes),
         volatile_cache: controller.volatile_cache,
-        // A flush is passed on, and the target answers for it; without a cache every write is on
-        // the medium when it is answered. A target that keeps nothing has no way to say so.
+        // The target executes flushes. Without a cache an answered write is on the medium. A target
+        // without a persistent medium cannot report that.
         durability: Durability::Device,
         atomic_write_blocks: namespace.atomic_write_blocks.max(1),
         read_only: namespace.read_only,
@@ -185,7 +182,7 @@ fn geometry(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Geometr
     }
 }
 
-/// NLB has 16 bits.
+/// Most blocks of one command: NLB has 16 bits.
 const MOST_COMMAND_BLOCKS: u32 = 1 << 16;
 
 #[cfg(test)]
@@ -253,8 +250,8 @@ mod tests {
     }
 
     fn again(change: impl FnOnce(&mut ControllerFacts, &mut NamespaceFacts)) -> Result<(), String> {
-        let seen = Seen::new(&options(), &facts(|_, _| {})).expect("a disk");
-        seen.check(&options(), &facts(change))
+        let disk = KnownDisk::new(&options(), &facts(|_, _| {})).expect("a disk");
+        disk.check(&options(), &facts(change))
             .map_err(|error| error.to_string())
     }
 
@@ -301,9 +298,9 @@ mod tests {
                 controller.serial = serial.to_owned();
             })
         };
-        let seen = Seen::new(&options(), &nameless("one")).expect("a disk");
-        assert!(seen.check(&options(), &nameless("one")).is_ok());
-        assert!(seen.check(&options(), &nameless("two")).is_err());
+        let disk = KnownDisk::new(&options(), &nameless("one")).expect("a disk");
+        assert!(disk.check(&options(), &nameless("one")).is_ok());
+        assert!(disk.check(&options(), &nameless("two")).is_err());
     }
 
     #[test]
@@ -313,7 +310,7 @@ mod tests {
                 controller.max_write_zeroes_bytes = bytes;
                 namespace.block_bytes = block_bytes;
             });
-            Seen::new(&options(), &facts)
+            KnownDisk::new(&options(), &facts)
                 .expect("a disk")
                 .write_zeroes_blocks
         };
@@ -332,10 +329,10 @@ mod tests {
                 controller.max_dataset_blocks = blocks;
             })
         };
-        let seen = Seen::new(&options(), &limits(1 << 20, 100)).expect("a disk");
+        let disk = KnownDisk::new(&options(), &limits(1 << 20, 100)).expect("a disk");
         let after = |bytes, blocks| {
-            let now = seen
-                .again(&options(), &limits(bytes, blocks))
+            let now = disk
+                .remeasured(&options(), &limits(bytes, blocks))
                 .expect("the same disk");
             (now.write_zeroes_blocks, now.dataset_blocks)
         };
@@ -351,8 +348,8 @@ mod tests {
                 (namespace.nsid, namespace.uuid) = (nsid, uuid);
                 controller.serial = serial.to_owned();
             });
-            let seen = Seen::new(&options(), &facts).expect("a disk");
-            seen.identity("a name", &subsystem, &facts)
+            let disk = KnownDisk::new(&options(), &facts).expect("a disk");
+            disk.identity("a name", &subsystem, &facts)
         };
         let one = identity(1, [1; 16], "a serial");
         assert_ne!(one.serial, identity(2, [2; 16], "a serial").serial);
@@ -370,26 +367,26 @@ mod tests {
             namespace.optimal_write_blocks = u32::MAX;
             controller.max_data_bytes = u32::MAX;
         });
-        let geometry = Seen::new(&options(), &facts).expect("a disk").geometry;
+        let geometry = KnownDisk::new(&options(), &facts).expect("a disk").geometry;
         assert_eq!(geometry.physical_block_bytes, 512);
         assert_eq!(geometry.optimal_io_bytes, 0);
         assert_eq!(geometry.max_transfer_bytes, 1 << 20);
     }
 
     #[test]
-    fn a_queue_without_room_for_both_halves_cannot_compare_and_write() {
+    fn a_queue_without_room_for_both_commands_cannot_compare_and_write() {
         let narrow = Options {
             queue_size: 2,
             ..options()
         };
-        let seen = Seen::new(&narrow, &facts(|_, _| {})).expect("a disk");
-        assert!(!seen.compares_and_writes && seen.slots == 1);
+        let disk = KnownDisk::new(&narrow, &facts(|_, _| {})).expect("a disk");
+        assert!(!disk.compares_and_writes && disk.slots == 1);
     }
 
     #[test]
     fn block_sizes_that_no_disk_has_here_are_refused() {
         let facts = facts(|_, namespace| namespace.block_bytes = 65_536);
-        let error = Seen::new(&options(), &facts)
+        let error = KnownDisk::new(&options(), &facts)
             .err()
             .expect("64 KiB blocks")
             .to_string();

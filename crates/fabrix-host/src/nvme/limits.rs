@@ -1,20 +1,10 @@
-//! What a session asks for while it comes up: how many queues, which limits.
-//!
-//! Decisions around `fabrix_proto::nvme::bringup`; no state.
+//! Number and size of the I/O queues of a session.
 
-use fabrix_proto::Nanos;
 use fabrix_proto::nvme::bringup::{Facts, Found};
-use fabrix_rt::Shard;
 
 use crate::Options;
 
-/// The time, as machines have it.
-pub(crate) fn now(shard: &Shard) -> Nanos {
-    Nanos(shard.now().0)
-}
-
-/// Commands in progress on an I/O queue: one fewer than its entries, and no more than the
-/// controller takes.
+/// Slots of an I/O queue: one fewer than its entries, and at most as many as the controller allows.
 pub(crate) fn io_slots(options: &Options, facts: &Facts) -> u16 {
     let most = facts
         .controller
@@ -31,7 +21,7 @@ pub(crate) fn io_slots(options: &Options, facts: &Facts) -> u16 {
         .clamp(1, most.max(1))
 }
 
-/// How many I/O queues to connect: as many as are wanted, granted, and useful to one shard.
+/// Number of I/O queues: as many as the user wants, at most as many as the controller grants.
 pub(crate) fn io_queues(options: &Options, facts: &Facts) -> u16 {
     match facts.found {
         Found::Io { queues, .. } => options.nr_io_queues.min(queues).clamp(1, MOST_IO_QUEUES),
@@ -39,7 +29,7 @@ pub(crate) fn io_queues(options: &Options, facts: &Facts) -> u16 {
     }
 }
 
-/// The machine tells so many commands of one queue apart.
+/// Command identifiers of one queue in the protocol machine.
 const MOST_SLOTS: u16 = 4096;
-/// One shard gains nothing from more connections than this, whatever was asked for.
+/// More connections do not make one shard faster.
 pub(crate) const MOST_IO_QUEUES: u16 = 128;

@@ -1,7 +1,6 @@
-//! Compare and Write through a session: one request, two commands on one queue, one ending.
+//! Compare and Write: one request, two fused commands on one queue, one completion.
 //!
-//! Part of `session`, beside `transfer`, which sends what travels as one command. Knows which half
-//! has ended and how; the rest is the queue's.
+//! A part of `session`, beside `transfer`, which sends requests with one command.
 //! Source: NVM Express Base Specification 2.x, "Fused Operations".
 
 use fabrix_block::{Operation, Status as DiskStatus};
@@ -11,45 +10,46 @@ use fabrix_proto::nvme::spec::CompletionEntry;
 use fabrix_rt::{Buf, Shard};
 
 use super::command;
-use super::queue::{Carried, Link};
+use super::queue::{Command, NvmeLink};
 use super::session::Session;
+use crate::connection::InFlight;
 use crate::request::Request;
 
-impl<L: Link> Session<L> {
-    /// Sends Compare and Write, whose halves must follow each other on one queue.
-    pub(super) fn send_pair(
+impl<L: NvmeLink> Session<L> {
+    /// Sends Compare and Write. Its commands must follow each other on one queue.
+    pub(super) fn send_fused(
         &mut self,
         shard: &mut Shard,
         index: usize,
         mut request: Request,
     ) -> Result<(), Request> {
-        let (Some(seen), Some(both)) = (&self.plan.expected, request.data.take()) else {
+        let (Some(disk), Some(both)) = (&self.plan.expected, request.data.take()) else {
             return Err(request);
         };
-        self.last_queue = index;
-        let bytes = request.blocks.saturating_mul(seen.geometry.block_bytes);
+        self.last_used = index;
+        let bytes = request.blocks.saturating_mul(disk.geometry.block_bytes);
         let (mut compare, mut write) = command::fused(
-            seen.nsid,
+            disk.nsid,
             (request.lba, request.blocks),
             request.operation.promises_durability(),
         );
         let transfer = HostTransfer::Write { bytes };
-        let (now, queue) = (shard.now(), &mut self.queues[index]);
+        let (now, queue) = (shard.now(), &mut self.connections[index]);
         let half = Some((both.clone(), 0));
-        let Some(first) = queue.send(now, &mut compare, transfer, half, Carried::Own) else {
+        let Some(first) = queue.send(now, &mut compare, transfer, half, Command::Session) else {
             request.data = Some(both);
             return Err(request);
         };
         let half = Some((both, bytes as usize));
         match queue.start(now, &mut write, transfer, half) {
             Ok(second) => {
-                let carried = Carried::Write {
+                let content = InFlight::Other(Command::Write {
                     request,
                     compare: None,
                     write: None,
-                };
-                queue.carry(second, carried);
-                queue.put(first, Carried::Compare { write: second });
+                });
+                queue.carry(second, content);
+                queue.put(first, InFlight::Other(Command::Compare { write: second }));
             }
             Err(data) => {
                 request.data = data;
@@ -60,92 +60,92 @@ impl<L: Link> Session<L> {
         Ok(())
     }
 
-    /// One half of a pair was answered.
+    /// Processes the answer to one of the two commands.
     pub(super) fn half_answered(
         &mut self,
         shard: &mut Shard,
         (index, slot): (usize, Slot),
-        carried: Carried,
+        content: InFlight<Command>,
         data: Option<Buf>,
         entry: &CompletionEntry,
     ) {
-        self.reconnection.has_lived();
+        self.reconnection.is_useful();
         let half = command::disk_status(Operation::CompareAndWrite { durable: false }, entry);
-        let queue = &mut self.queues[index];
-        let ended = match carried {
-            Carried::Compare { write } => {
+        let queue = &mut self.connections[index];
+        let both = match content {
+            InFlight::Other(Command::Compare { write }) => {
                 drop(data);
                 queue.free(slot);
-                let ended = compare_ended(queue.carried(write), half);
-                ended.map(|(request, status)| (write, request, Some(half), status))
+                let both = compare_answered(queue.content(write), half);
+                both.map(|(request, status)| (write, request, Some(half), status))
             }
-            Carried::Write {
+            InFlight::Other(Command::Write {
                 mut request,
                 compare,
                 ..
-            } => {
+            }) => {
                 request.data = data;
                 if compare.is_some() {
                     Some((slot, request, compare, half))
                 } else {
                     let write = Some(half);
-                    let carried = Carried::Write {
+                    let command = Command::Write {
                         request,
                         compare,
                         write,
                     };
-                    queue.put(slot, carried);
+                    queue.put(slot, InFlight::Other(command));
                     None
                 }
             }
-            carried => {
+            content => {
                 debug_assert!(false, "no other command waits for an answer");
-                queue.put(slot, carried);
+                queue.put(slot, content);
                 None
             }
         };
-        if let Some((slot, request, compare, write)) = ended {
-            queue.put(slot, Carried::Request(request));
-            let status = command::pair_status(compare, Some(write));
-            self.end(shard, (index, slot), status);
+        if let Some((slot, request, compare, write)) = both {
+            queue.put(slot, InFlight::Request(request));
+            let status = command::fused_status(compare, Some(write));
+            self.complete(shard, (index, slot), status);
         }
         self.send_waiting(shard);
     }
 }
 
-/// The compare of a pair has ended. The write's request, if that is all that was missing, and how
-/// the write ended.
-fn compare_ended(
-    carried: &mut Option<Carried>,
+/// Notes the status of the Compare in the slot of the Write. Yields the request and the status of
+/// the Write, if that was answered before.
+fn compare_answered(
+    content: &mut Option<InFlight<Command>>,
     status: DiskStatus,
 ) -> Option<(Request, DiskStatus)> {
-    match carried.take() {
-        Some(Carried::Write {
+    match content.take() {
+        Some(InFlight::Other(Command::Write {
             request,
             write: Some(write),
             ..
-        }) => Some((request, write)),
-        Some(Carried::Write { request, .. }) => {
+        })) => Some((request, write)),
+        Some(InFlight::Other(Command::Write { request, .. })) => {
             let compare = Some(status);
-            *carried = Some(Carried::Write {
+            *content = Some(InFlight::Other(Command::Write {
                 request,
                 compare,
                 write: None,
-            });
+            }));
             None
         }
         other => {
             debug_assert!(
                 false,
-                "the write of a pair keeps its slot until both have ended"
+                "the Write keeps its slot until both commands are answered"
             );
-            *carried = other;
+            *content = other;
             None
         }
     }
 }
 
-/// Whether it travels as two commands.
-pub(super) fn is_pair(operation: Operation) -> bool {
+/// Whether an operation needs two fused commands.
+pub(super) fn is_fused(operation: Operation) -> bool {
     matches!(operation, Operation::CompareAndWrite { .. })
 }

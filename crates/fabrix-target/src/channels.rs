@@ -23,7 +23,7 @@ pub(crate) struct Channels {
 struct Access {
     id: DiskId,
     disk: ExportedDisk,
-    /// How many blocks the disk has, at hand for every command.
+    /// Blocks of the disk, for the check of every command.
     blocks: u64,
     channel: Option<SharedChannel>,
 }
@@ -39,8 +39,8 @@ impl Channels {
         }
     }
 
-    /// From now on these are the disks. Channels of those that stay remain open; the others are
-    /// dropped, and what is pending at them still ends.
+    /// Replaces the disks. Channels of those that stay remain open. The others are dropped; their
+    /// pending requests still end.
     pub(crate) fn serve(&self, disks: &[ExportedDisk]) {
         let mut next: Vec<_> = disks.iter().map(Access::to).collect();
         let mut old = self.all.take();
@@ -51,21 +51,19 @@ impl Channels {
         self.all.replace(next);
     }
 
-    /// Where a disk stands in the list, if it is still there.
+    /// Index of a disk in the list, if it is still exported.
     pub(crate) fn find(&self, disk: DiskId) -> Option<usize> {
         position(&self.all.borrow(), disk)
     }
 
-    /// A disk as operators know it, by its namespace id and its name; none if it is not there any
-    /// more.
+    /// Namespace id and name of a disk, for the operator. None: it is not exported any more.
     pub(crate) fn name(&self, disk: DiskId) -> Option<(u32, String)> {
         let all = self.all.borrow();
         let disk = &all[position(&all, disk)?].disk;
         Some((disk.nsid(), disk.device().identity().name.clone()))
     }
 
-    /// The channel to a disk, for a request that wants `extent` of it; None: it has not been opened
-    /// yet.
+    /// The channel to a disk, for a request of `extent`. None: it has not been opened yet.
     ///
     /// # Errors
     /// The request must not reach that disk.
@@ -86,12 +84,12 @@ impl Channels {
         Ok(Ref::filter_map(all, |all| all[at].channel.as_ref()).ok())
     }
 
-    /// How many blocks the disk at `index` has.
+    /// Blocks of the disk at `index`.
     pub(crate) fn blocks(&self, index: usize) -> u64 {
         self.all.borrow()[index].blocks
     }
 
-    /// How the blocks of the disk at `index` are kept from `lba` on.
+    /// Allocation of the blocks of the disk at `index` from `lba` on.
     pub(crate) fn allocation(&self, index: usize, lba: u64) -> Run {
         self.all.borrow()[index].disk.device().allocation(lba)
     }
@@ -109,7 +107,7 @@ impl Channels {
     }
 }
 
-/// Where a disk stands. Ids are dense from 0 unless a disk was removed: then they are still sorted.
+/// Index of a disk. Ids are dense from 0 until a disk is removed. They are always sorted.
 #[inline]
 fn position(all: &[Access], disk: DiskId) -> Option<usize> {
     match all.get(disk.guess()) {
@@ -118,16 +116,16 @@ fn position(all: &[Access], disk: DiskId) -> Option<usize> {
     }
 }
 
-/// Why a request does not reach its disk.
+/// The reason why a request does not reach its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreached {
-    /// It is not there any more.
+    /// The disk is not exported any more.
     Gone,
-    /// It has no such blocks now.
+    /// The disk has no such blocks now.
     OutOfRange,
-    /// It does not open from this shard.
+    /// The disk does not open on this shard.
     NotReady,
-    /// It has to end older requests first: the request is made again later.
+    /// The disk has to end abandoned requests first. The request is retried.
     Barrier,
 }
 

@@ -150,8 +150,8 @@ pub(crate) trait Waiting<C> {
         completion: Completion,
     );
 
-    /// The disk that has a request of the command of a slot. The inner None: the connection does not
-    /// see the disk any more.
+    /// The disk that has a request of the command of a slot. The inner None: the connection does
+    /// not see the disk any more.
     fn disk_of(&self, slot: Slot) -> Option<Option<Arc<DiskState>>>;
 
     /// Ends the command of a slot before its disk has ended its request, if the disk has one. Gives

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use fabrix_proto::portal::Portal;
 
-/// What one controller, queue or command may use. It bounds the memory of a connection, and hosts
-/// are told of it when they connect, so it stays.
+/// The limits of one controller, queue or command. They bound the memory of a connection. Hosts
+/// read them once when they connect, so they do not change.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// I/O queues per controller at most.
+    /// Most I/O queues of a controller.
     pub max_io_queues: u16,
-    /// Entries per queue at most.
+    /// Most entries of a queue.
     pub max_queue_entries: u16,
-    /// Data of one command at most, in bytes. NVMe namespaces are disks that move so much at once.
+    /// Most data of one command in bytes. A disk with a smaller limit cannot be an NVMe namespace.
     pub max_transfer_bytes: u32,
 }
 
-/// What is spoken on a port.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// NVMe/TCP.
@@ -29,13 +29,13 @@ pub enum Protocol {
     Iscsi,
 }
 
-/// An address at which a target listens, and for what.
+/// A listener: its protocol and address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// What is spoken there.
+    /// Protocol of the listener.
     pub protocol: Protocol,
-    /// Where, and which address hosts are told. Port 0 lets the system choose; announced, it is the
-    /// same as there.
+    /// The address to bind, and the address to announce to hosts. Port 0 lets the system choose; an
+    /// announced port 0 becomes the chosen one.
     pub portal: Portal,
 }
 
@@ -60,7 +60,7 @@ impl Listen {
         Self { protocol, portal }
     }
 
-    /// The same with the port that the system has chosen.
+    /// The same listener with the port that the system has chosen.
     pub(crate) fn bound(self, address: SocketAddr) -> Self {
         let mut announced = self.portal.announced;
         if let Some(announced) = announced.as_mut().filter(|it| it.port() == 0) {
@@ -97,18 +97,17 @@ pub(crate) fn check_free(others: &[Listen], new: &Listen) -> Result<(), String> 
     conflict.map_or(Ok(()), Err)
 }
 
-/// How long hosts, and disks, may take for what a connection cannot wait for. The defaults suit a
-/// network.
+/// Deadlines of hosts and disks. The defaults suit a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// To say who they are: from accept to a Connect that succeeds.
+    /// Time from accept to a successful Connect or login.
     pub connect: Duration,
-    /// To do their part at the end: to read our goodbye, or to send and read what was begun when we
-    /// drain.
+    /// Time for the peer's part at the end: reading the last PDU, or during a drain sending data
+    /// and reading answers.
     pub parting: Duration,
-    /// How long a disk has to end requests whose commands were aborted, or whose connection has
-    /// ended. After that they are abandoned: who waits for them is answered, and the disk gets no
-    /// new request before it has ended them.
+    /// Time in which a disk has to end requests whose commands were aborted, or whose connection
+    /// has ended. Then they are abandoned: the abort is answered, and the disk gets no new request
+    /// before it has ended them.
     pub quiet: Duration,
 }
 
@@ -122,7 +121,7 @@ impl Default for Deadlines {
     }
 }
 
-/// Why a target does not start, or its catalog does not change.
+/// The error of starting a target, or of changing its catalog.
 #[derive(Debug)]
 pub enum TargetError {
     /// The catalog cannot be so: a sentence that says why. Nothing has changed.

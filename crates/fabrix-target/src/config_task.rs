@@ -25,8 +25,7 @@ impl ConfigTask {
         shard.add(Rc::new(RefCell::new(Self { local })))
     }
 
-    /// An order that no mailbox had room for is made good here: the next connection finds what is
-    /// exported now.
+    /// Serves the present snapshot first, in case a full mailbox has dropped the order to do so.
     fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
         self.serve(shard);
         match arrival.protocol {
@@ -37,22 +36,22 @@ impl ConfigTask {
 
     fn serve(&self, shard: &mut Shard) {
         if self.local.serve() {
-            self.tell(shard, ConnectionOrder::Served);
+            self.order_all(shard, ConnectionOrder::Served);
         }
     }
 
     fn announce(&self, shard: &mut Shard) {
         if self.local.announce() {
-            self.tell(shard, ConnectionOrder::Announced);
+            self.order_all(shard, ConnectionOrder::Announced);
         }
     }
 
-    /// Tells every connection of this shard.
-    fn tell(&self, shard: &mut Shard, told: ConnectionOrder) {
+    /// Gives an order to every connection of this shard.
+    fn order_all(&self, shard: &mut Shard, order: ConnectionOrder) {
         let connections = self.local.connections.borrow().clone();
         for id in connections {
             if let Some(task) = shard.task(id) {
-                task.borrow_mut().message(shard, Box::new(told));
+                task.borrow_mut().message(shard, Box::new(order));
             }
         }
     }
@@ -65,14 +64,14 @@ impl Task for ConfigTask {
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         match message.downcast::<Order>().map(|order| *order) {
-            // It was on its way when the draining began.
+            // The connection was on its way when the drain began.
             Ok(Order::Adopt(..)) if self.local.shared.is_draining() => {
                 self.local.shared.disconnected()
             }
             Ok(Order::Adopt(arrival)) => self.adopt(shard, arrival),
             Ok(Order::Serve(_done)) => self.serve(shard),
             Ok(Order::Announce(_done)) => self.announce(shard),
-            Ok(Order::Drain) => self.tell(shard, ConnectionOrder::Drain),
+            Ok(Order::Drain) => self.order_all(shard, ConnectionOrder::Drain),
             Err(_) => debug_assert!(false, "the config task takes orders only"),
         }
     }

@@ -1,8 +1,6 @@
-//! What the commands of a connection work with during one call, whatever is spoken on it, and where
-//! their data lies.
+//! The context of commands during one call, for both protocols, and the place of their data.
 //!
-//! Knows buffers, and the slots of a connection's task; does not know what a command means. How a
-//! protocol answers and how it asks for data is in its own `context`.
+//! Each protocol's own `context` answers commands and fetches their data.
 
 use fabrix_block::Payload;
 use fabrix_proto::Slot;
@@ -12,7 +10,7 @@ use fabrix_transport::{Connection, Incoming};
 use crate::local::Local;
 use crate::requests::Requests;
 
-/// What a connection's commands work with during one call.
+/// The shard, the stream and the disks for the commands of a connection, during one call.
 pub(crate) struct CommandContext<'a, C> {
     pub(crate) shard: &'a mut Shard,
     pub(crate) stream: &'a mut C,
@@ -22,7 +20,7 @@ pub(crate) struct CommandContext<'a, C> {
 }
 
 impl<C: Connection> CommandContext<'_, C> {
-    /// Where a disk tells that it has done its part for the command of a slot.
+    /// The token of the disk request of a slot's command.
     pub(crate) fn token(&self, slot: Slot) -> Token {
         Token {
             task: self.task,
@@ -30,7 +28,7 @@ impl<C: Connection> CommandContext<'_, C> {
         }
     }
 
-    /// Makes room for `bytes` of a write's data; false: there is no memory for it.
+    /// Gives a slot a buffer for `bytes` of a write's data. False: there is no memory for it.
     pub(crate) fn make_room(&mut self, slot: Slot, bytes: u32) -> bool {
         let Some(buf) = self.shard.take_buf(bytes as usize) else {
             return false;
@@ -40,7 +38,7 @@ impl<C: Connection> CommandContext<'_, C> {
         true
     }
 
-    /// The data of a command where it lies: as much as was announced.
+    /// The data of a command, where it lies: as much as was announced.
     pub(crate) fn bytes<'a>(&'a self, data: Option<&'a Incoming>) -> &'a [u8] {
         data.map_or(&[], |data| match data.buf() {
             Some(buf) => buf.bytes(),
@@ -48,14 +46,14 @@ impl<C: Connection> CommandContext<'_, C> {
         })
     }
 
-    /// The data of a command in a buffer of its own. None: there is none, or no memory for it.
+    /// The data of a command in its own buffer. None: there is no data, or no memory for it.
     pub(crate) fn keep(&mut self, data: Option<Incoming>) -> Option<Buf> {
         let kept = data?.into_buf();
         kept.or_else(|| copy(self.shard, self.stream.in_place()))
     }
 }
 
-/// The data of a command as a disk takes it.
+/// The data of a command as the payload of a request.
 #[inline(always)]
 pub(crate) fn payload(stream: &impl Connection, data: Option<Incoming>) -> Payload<'_> {
     match data.map(Incoming::into_buf) {
@@ -65,15 +63,14 @@ pub(crate) fn payload(stream: &impl Connection, data: Option<Incoming>) -> Paylo
     }
 }
 
-/// What one command may still ask of a disk that answers at once: then it pauses, and others have
-/// their turn.
+/// The share of a turn that one command may still use. After that it yields to other connections.
 pub(crate) struct Budget {
     requests: u32,
     bytes: u64,
 }
 
 impl Budget {
-    /// What it may in one turn.
+    /// The share of one turn.
     pub(crate) fn of_a_turn() -> Self {
         Self {
             requests: REQUESTS_PER_TURN,
@@ -81,8 +78,8 @@ impl Budget {
         }
     }
 
-    /// Takes a request of so many bytes off it; false: there is nothing left. The last may be
-    /// longer than what is.
+    /// Takes a request of so many bytes out of the share. False: nothing is left. The last request
+    /// may be longer than the rest.
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {
         if self.requests == 0 || self.bytes == 0 {
             return false;
@@ -93,22 +90,22 @@ impl Budget {
     }
 }
 
-/// 4 MiB of what is verified.
+/// 32 requests: 4 MiB of a Verify.
 const REQUESTS_PER_TURN: u32 = 32;
-/// A RAM disk takes about a millisecond to zero so much, and does more of it in pieces of its own.
+/// 16 MiB: a RAM disk takes about a millisecond to zero so much.
 const BYTES_PER_TURN: u64 = 16 << 20;
 
-/// A copy in a buffer of the shard's; None: there is no memory for it.
+/// A copy in a buffer of the shard. None: there is no memory for it.
 pub(crate) fn copy(shard: &mut Shard, bytes: &[u8]) -> Option<Buf> {
     let mut buf = shard.take_buf(bytes.len().max(1))?;
     buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
     Some(buf)
 }
 
-/// A copy of what a disk lends, in a buffer of the shard's; None: there is no memory for it.
+/// A copy of lent pages in a buffer of the shard. None: there is no memory for it.
 ///
-/// With data digests a read is sent from such a copy. The disk's pages may be written while they
-/// are sent, and then they would not match the digest behind them.
+/// With data digests a read is sent from such a copy. The disk's pages may change while they are
+/// sent, and would not match the digest then.
 pub(crate) fn copy_lent(shard: &mut Shard, lent: &Lent) -> Option<Buf> {
     let mut buf = shard.take_buf(lent.len().max(1))?;
     lent.copy_to(&mut buf.bytes_mut()[..lent.len()]);

@@ -1,8 +1,7 @@
-//! What the health log counts: how much hosts and initiators have read and written, and how often a
-//! medium failed; and what the timing page adds up, while a host wants that.
+//! The counters of the health log and of the timing page.
 //!
-//! One set of counters per shard, in cache lines of its own and written by that shard alone, so
-//! that counting costs an addition; read from any shard, when a host asks.
+//! Each shard has its own set in its own cache lines, which it alone writes, so counting costs one
+//! addition. Every shard may read them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,13 +20,13 @@ pub(crate) struct Counters {
     reads: AtomicU64,
     writes: AtomicU64,
     media_errors: AtomicU64,
-    /// Until when commands are timed; zero: they are not.
+    /// Time until which commands are timed. Zero: they are not.
     timed_until_ns: AtomicU64,
-    /// The places of the timing page, in its order.
-    places: [TimedPoint; 4],
+    /// The probe points of the timing page, in its order.
+    points: [TimedPoint; 4],
 }
 
-/// When commands passed a place.
+/// The times at which commands passed a probe point.
 #[derive(Debug, Default)]
 struct TimedPoint {
     count: AtomicU64,
@@ -49,7 +48,7 @@ impl TimedPoint {
     }
 }
 
-/// Adds to a counter that only this thread writes: no locked instruction.
+/// Adds to a counter that only this thread writes, without a locked instruction.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(
         counter.load(Ordering::Relaxed).wrapping_add(more),
@@ -75,7 +74,7 @@ impl Counters {
         add(&self.media_errors, 1);
     }
 
-    /// Whether commands are timed at this moment. The one question that is asked of every command.
+    /// Whether commands are timed now. Every command reads this.
     #[inline]
     pub(crate) fn are_timed(&self, now: Nanos) -> bool {
         self.timed_until_ns.load(Ordering::Relaxed) > now.0
@@ -96,26 +95,26 @@ impl Counters {
     #[inline]
     pub(crate) fn arrived(&self, now: Nanos) {
         if self.are_timed(now) {
-            self.places[0].pass(now);
+            self.points[0].pass(now);
         }
     }
 
     /// A request was handed to a disk then.
     pub(crate) fn reached_disk(&self, at: Nanos) {
-        self.places[1].pass(at);
+        self.points[1].pass(at);
     }
 
     /// A disk answered a request then.
     pub(crate) fn left_disk(&self, at: Nanos) {
-        self.places[2].pass(at);
+        self.points[2].pass(at);
     }
 
     /// The answer of a command is ready to be sent.
     pub(crate) fn answered(&self) {
-        self.places[3].pass(Nanos::now());
+        self.points[3].pass(Nanos::now());
     }
 
-    /// Adds these sums to what a host is told.
+    /// Adds these sums to the timing page.
     pub(crate) fn add_times(&self, page: &mut TimingPage) {
         let passed = [
             &mut page.arrived,
@@ -123,12 +122,12 @@ impl Counters {
             &mut page.from_disk,
             &mut page.answered,
         ];
-        for (place, passed) in self.places.iter().zip(passed) {
-            place.add_to(passed);
+        for (point, passed) in self.points.iter().zip(passed) {
+            point.add_to(passed);
         }
     }
 
-    /// Adds these counters to what a host is told.
+    /// Adds these counters to the health log.
     pub(crate) fn add_to(&self, health: &mut HealthCounters) {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         health.read_bytes += value(&self.read_bytes);

@@ -28,21 +28,21 @@ use crate::requests::Requests;
 use crate::shared::Shared;
 use crate::{Chap, Notice};
 
-/// What connections of one shard use together.
+/// The part of a target that the connections of one shard share.
 pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
     pub(crate) channels: Channels,
     counters: Arc<Counters>,
-    /// This shard, as others reach it.
+    /// The mailbox of this shard.
     remote: Remote,
-    /// Which of the target's shards this is.
+    /// Index of this shard among the target's shards.
     index: usize,
     pub(crate) connections: RefCell<Vec<TaskId>>,
-    /// What I/O queues see, and the channels serve.
+    /// The snapshot of channels, I/O queues and sessions.
     served: RefCell<Arc<Snapshot>>,
-    /// What admin queues see, and hosts have been told.
+    /// The snapshot of admin queues, which hosts know.
     announced: RefCell<Arc<Snapshot>>,
-    /// Of the logins that came here.
+    /// CHAP challenges of the logins on this shard.
     challenges: RefCell<Challenges>,
 }
 
@@ -63,22 +63,22 @@ impl Local {
         }
     }
 
-    /// What this shard counts.
+    /// The counters of this shard.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What I/O queues and sessions of this shard see.
+    /// The snapshot of I/O queues and sessions.
     pub(crate) fn served(&self) -> Arc<Snapshot> {
         Arc::clone(&self.served.borrow())
     }
 
-    /// What admin queues of this shard see.
+    /// The snapshot of admin queues.
     pub(crate) fn announced(&self) -> Arc<Snapshot> {
         Arc::clone(&self.announced.borrow())
     }
 
-    /// What an initiator must prove that logs in now where `chap` is asked for.
+    /// The proof that a login has to give where `chap` is configured.
     ///
     /// # Errors
     /// A sentence: no challenge can be made.
@@ -88,7 +88,7 @@ impl Local {
         })
     }
 
-    /// Where others reach a connection of this shard.
+    /// The address of a connection of this shard.
     pub(crate) fn place(&self, task: TaskId) -> ConnectionAddress {
         ConnectionAddress {
             shard: self.remote.clone(),
@@ -97,16 +97,15 @@ impl Local {
         }
     }
 
-    /// This shard's channel to a disk, for a request that wants `extent` of it: first block, and
-    /// how many. A flush wants none.
+    /// This shard's channel to a disk, for a request of `extent`: its first block, and the number
+    /// of blocks. A flush has none.
     ///
-    /// A command was checked when it came, and its disk may have changed since: it may be gone, its
-    /// id may be another disk's, and it may have become smaller. Every request of every command
-    /// passes here, so here that is seen.
+    /// The disk may have changed since its command was checked: it may be gone or smaller. Every
+    /// request passes here, so the check is repeated here.
     ///
     /// # Errors
-    /// The request must not, or cannot, reach that disk. An operator is told of a disk that does
-    /// not open.
+    /// The request must not, or cannot, reach the disk. The operator gets a notice of a disk that
+    /// does not open.
     #[inline(always)]
     pub(crate) fn reach(
         &self,
@@ -139,8 +138,8 @@ impl Local {
         }
     }
 
-    /// The disk has not ended the request of a slot in time. The slot is free for another command;
-    /// `disk` is where the request is, if it is still exported.
+    /// Abandons the request of a slot, which its disk has not ended in time. The slot is free for
+    /// another command. `disk` is None if it is not exported any more.
     pub(crate) fn abandon(
         &self,
         requests: &mut Requests,
@@ -157,7 +156,7 @@ impl Local {
         requests.abandon(slot, barrier);
     }
 
-    /// A disk has failed a request: the operator is told, unless the request was at fault.
+    /// Tells the operator of a failed request, unless the request was at fault.
     #[cold]
     pub(crate) fn disk_failed(&self, disk: DiskId, failed: Failed) {
         if failed.status.is_the_disks()
@@ -168,12 +167,12 @@ impl Local {
         }
     }
 
-    /// A connection lives here from now on. Its port has counted it.
+    /// Adds a connection. Its port has counted it.
     pub(crate) fn joined(&self, task: TaskId) {
         self.connections.borrow_mut().push(task);
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn left(&self, task: TaskId) {
         let mut connections = self.connections.borrow_mut();
         if let Some(at) = connections.iter().position(|id| *id == task) {
@@ -182,7 +181,7 @@ impl Local {
         }
     }
 
-    /// Serves what is exported now; false if it does so already.
+    /// Serves the present snapshot. False: the shard does so already.
     pub(crate) fn serve(&self) -> bool {
         let current = self.shared.catalog.current();
         if current.version == self.served.borrow().version {
@@ -193,7 +192,7 @@ impl Local {
         true
     }
 
-    /// Announces what is served; false if that was done already.
+    /// Announces the served snapshot. False: the shard has done so already.
     pub(crate) fn announce(&self) -> bool {
         let served = Arc::clone(&self.served.borrow());
         let earlier = self.announced.replace(Arc::clone(&served));
@@ -201,6 +200,6 @@ impl Local {
     }
 }
 
-/// What an operator is told of a disk when the first of its requests is abandoned.
+/// The operator's notice of a disk whose first request is abandoned.
 const DOES_NOT_ANSWER: &str = "the disk does not answer: an aborted command still waits for it. New commands wait \
                                until the disk has ended the old one; if this lasts, look at the disk";

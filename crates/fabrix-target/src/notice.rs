@@ -1,7 +1,6 @@
-//! What happens in a target that an operator wants to know, as values that print as sentences.
+//! Events of a target for its operator, which print as sentences.
 //!
-//! Knows no log: the program decides where the sentences go. Names that come from a peer are quoted
-//! and cleaned.
+//! The program decides where the sentences go. Names that come from a peer are quoted and cleaned.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,111 +12,110 @@ use fabrix_block::Failed;
 pub enum Notice {
     /// A controller was made for a host.
     Connected {
-        /// Who.
+        /// NQN of the host.
         host: String,
         /// The controller's id.
         controller: u16,
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
     },
     /// A host was refused in Connect, or an initiator in its login.
     Refused {
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Who it says it is, if it has said so.
+        /// Name that the peer has given, if any.
         who: Option<String>,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         why: String,
     },
     /// A controller ended.
     Disconnected {
-        /// Who.
+        /// NQN of the host.
         host: String,
         /// The controller's id.
         controller: u16,
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// How.
+        /// The end, with its reason.
         end: End,
     },
-    /// The connection of an I/O queue was lost; its controller is still there.
+    /// The connection of an I/O queue was lost, without its controller.
     QueueLost {
-        /// Who, if its controller is still there.
+        /// NQN of the host, if its controller has not ended.
         host: Option<String>,
         /// The controller's id.
         controller: u16,
         /// The queue's id.
         qid: u16,
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         why: String,
     },
     /// An iSCSI session has begun.
     LoggedIn {
-        /// Who.
+        /// Name of the initiator.
         initiator: String,
         /// The session's number.
         session: u16,
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
     },
     /// An iSCSI session has ended.
     LoggedOut {
-        /// Who.
+        /// Name of the initiator.
         initiator: String,
         /// The session's number.
         session: u16,
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// How.
+        /// The end, with its reason.
         end: End,
     },
-    /// A peer that has not said who it is broke the protocol; its connection was ended.
+    /// An unauthenticated peer broke the protocol. Its connection was closed.
     Violation {
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// What it did.
+        /// The violation.
         what: String,
     },
     /// A disk could not be opened on a shard.
     Disk {
-        /// Which namespace.
+        /// Namespace id.
         nsid: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A disk has failed a request.
     DiskFailed {
-        /// Which namespace; its LUN is one less.
+        /// Namespace id. The LUN is one less.
         nsid: u32,
-        /// What it is called.
+        /// Name of the disk.
         disk: String,
-        /// What has failed, and how.
+        /// The request and its status.
         failed: Failed,
     },
-    /// Accepting rests, because the process has no file descriptor or memory left; it goes on by
+    /// The port pauses, because the process has no file descriptor or memory left. It continues by
     /// itself.
     AcceptPaused {
         /// The system's reason.
         errno: i32,
     },
-    /// A connection was closed because there are as many as allowed.
+    /// A connection was closed: the target has as many as allowed.
     TooManyConnections,
-    /// A connection was closed because its address has as many as allowed that have not said who
-    /// they are.
+    /// A connection was closed: its address has as many unauthenticated ones as allowed.
     TooManyStrangers {
-        /// From where.
+        /// Address of the peer.
         peer: SocketAddr,
     },
 }
 
-/// How the session of a host or initiator has ended.
+/// The end of a host's or initiator's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Why, as a sentence about the host or initiator.
+    /// The reason, as a sentence about the host or initiator.
     pub why: String,
-    /// Whether nothing was wrong: it has gone by itself, or the target is shutting down.
+    /// Whether the end was in order: the peer has left by itself, or the target shuts down.
     pub is_orderly: bool,
 }
 

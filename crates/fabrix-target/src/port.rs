@@ -1,7 +1,7 @@
-//! Listening: accepts connections on one shard and hands each to the shard that will keep it.
+//! A listening port: accepts connections on one shard, and hands each to the shard that serves it.
 //!
-//! Knows sockets and shards; does not know what will be said on a connection. Running out of file
-//! descriptors pauses accepting for a moment and nothing else.
+//! A port knows sockets and shards, and no protocol. When file descriptors run out, the port pauses
+//! for a moment.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,8 +20,7 @@ use crate::{Listen, Notice, Protocol};
 /// The accept in flight, and the pause after a failed one.
 const ACCEPT: u32 = 0;
 const PAUSE: u32 = 1;
-/// How long accepting rests when the process has no file descriptor, or no memory, for one more
-/// connection.
+/// Pause when the process has no file descriptor or no memory for another connection.
 const PAUSE_MS: u64 = 100;
 
 /// One listening socket.
@@ -47,11 +46,11 @@ const fn shard_of(number: usize, shards: usize) -> usize {
     }
 }
 
-/// ConnectionOrder to a port: listen no more.
+/// An order to a port: close the listener.
 pub(crate) struct Close(pub(crate) Done);
 
 impl Port {
-    /// Listens on this shard; gives the port's task, and the address that the system chose.
+    /// Opens a port on this shard. Gives the port's task, and the address that the system chose.
     ///
     /// # Errors
     /// The address is in use, not ours, or needs a privilege.
@@ -88,16 +87,16 @@ impl Port {
         );
     }
 
-    /// Takes a connection in if there is room for it; one that is not handed over is closed.
+    /// Hands a connection over if the limits allow it, or closes it.
     fn admit(&mut self, stream: TcpStream) {
         if !self.shared.may_connect() {
             return self.shared.notice(&Notice::TooManyConnections);
         }
         let Ok(peer) = stream.peer_addr().map(canonical) else {
-            // It has gone already.
+            // The peer has closed it already.
             return;
         };
-        match self.shared.unauthenticated_peers.meet(peer.ip()) {
+        match self.shared.unauthenticated_peers.admit(peer.ip()) {
             Some(unauthenticated_peer) => self.hand_over(Arrival {
                 stream,
                 protocol: self.protocol,
@@ -143,8 +142,7 @@ impl Task for Port {
         match completion.loan {
             Loan::Socket(socket) => {
                 self.pausing = false;
-                // The descriptor is ours alone, so nothing can fail; a connection lost here is
-                // closed.
+                // The descriptor has no other owner, so this cannot fail.
                 if let Ok(stream) = socket.into_stream() {
                     self.admit(stream);
                 }
@@ -163,11 +161,11 @@ impl Task for Port {
         self.accept(shard);
     }
 
-    /// Who connects from now on is refused by the system at once, instead of waiting for an answer
-    /// that never comes.
+    /// Closes the listener. The system refuses later connections at once, so no peer waits for an
+    /// answer.
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         let Ok(close) = message.downcast::<Close>() else {
-            return debug_assert!(false, "a port is told to close only");
+            return debug_assert!(false, "a port takes Close only");
         };
         let Close(done) = *close;
         self.listener.shutdown();

@@ -1,8 +1,8 @@
 //! The controllers of a target, and the connections of each, for all shards.
 //!
-//! A controller is its admin connection and its I/O connections, which may be on any shard. When the
-//! admin connection ends, the I/O connections get an order to end. The registry is locked when a
-//! connection begins or ends, and never for an I/O.
+//! A controller is its admin connection and its I/O connections, which may be on any shard. When
+//! the admin connection ends, the I/O connections get an order to end. The registry is locked when
+//! a connection begins or ends, and never for an I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,20 +37,20 @@ impl ConnectionAddress {
     }
 }
 
-/// What other tasks tell a connection.
+/// An order of another task to a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum ConnectionOrder {
-    /// Finish what has begun, take nothing more, close.
+    /// Answer the commands in progress, refuse new ones, close.
     Drain,
     /// Close at once, for this reason.
     Close(&'static str),
-    /// The I/O connections of this controller are gone.
+    /// All I/O connections of this controller have ended.
     Quiesced,
-    /// What I/O queues and sessions see has changed.
+    /// The served snapshot has changed.
     Served,
-    /// What admin queues see has changed, and hosts are to be told.
+    /// The announced snapshot has changed: tell the host.
     Announced,
-    /// Something happened to a disk of which hosts are to be told.
+    /// A disk has a notice for the host.
     Noticed,
 }
 

@@ -1,9 +1,9 @@
-//! The disk requests of one connection: which tokens they have, and which of them were abandoned.
+//! The disk requests of one connection: their tokens, and the abandoned ones.
 //!
-//! A command has one request at a disk at a time, so the command's slot names the request. When a
-//! command ends before its request, the request is abandoned: the slot is free for another command,
-//! and the request's token, which stays with the disk, means the slot no more. A connection stays
-//! until its abandoned requests have ended, because the disk tells the connection's task.
+//! A command has one request at a disk at a time, so the command's slot names the request. A
+//! command that ends before its request abandons it. The slot is then free for another command, and
+//! the token of the abandoned request no longer names the slot. A connection stays until its
+//! abandoned requests have ended, because the disk delivers their completions to its task.
 
 use fabrix_proto::Slot;
 
@@ -12,23 +12,23 @@ use crate::disk::Barrier;
 /// The disk requests of one connection.
 #[derive(Default)]
 pub(crate) struct Requests {
-    /// Which generation of tokens each slot has; slots behind the end have the first. Abandoning a
+    /// Generation of tokens of each slot. Slots behind the end have the first one. Abandoning a
     /// request begins a new generation of its slot.
     generations: Vec<u16>,
-    /// By their numbers, each with the barrier before its disk. A disk that is exported no more
-    /// needs none.
+    /// Token numbers of abandoned requests, each with the barrier before its disk. A disk that is
+    /// not exported any more needs none.
     abandoned: Vec<(u32, Option<Barrier>)>,
 }
 
 impl Requests {
-    /// Slot number, in the connection's task, of the request that the command of a slot makes now.
+    /// Token number of the request that the command of a slot makes now.
     #[inline(always)]
     pub(crate) fn number(&self, slot: Slot) -> u32 {
         number(slot, self.generation(slot))
     }
 
-    /// A request has ended. Gives the slot of its command; none: the request was abandoned, and is
-    /// forgotten.
+    /// Takes the end of a request. Gives the slot of its command. None: the request was abandoned,
+    /// and is forgotten.
     pub(crate) fn ended(&mut self, number: u32) -> Option<Slot> {
         let own = number - DISK_SLOTS;
         let slot = Slot((own & SLOT_MASK) as u16);
@@ -39,14 +39,14 @@ impl Requests {
         None
     }
 
-    /// Nobody waits any more for the request of a slot, and the slot is free for another command.
+    /// Abandons the request of a slot. The slot is free for another command.
     pub(crate) fn abandon(&mut self, slot: Slot, barrier: Option<Barrier>) {
         self.abandoned.push((self.number(slot), barrier));
         let at = usize::from(slot.0);
         if self.generations.len() <= at {
             self.generations.resize(at + 1, 0);
         }
-        // A generation may come round while a request of its first time is still at a disk.
+        // A generation may come again while a request of its first use is still at a disk.
         while self.is_abandoned(self.number(slot)) {
             self.generations[at] = (self.generations[at] + 1) % GENERATIONS;
         }
@@ -73,10 +73,10 @@ const fn number(slot: Slot, generation: u16) -> u32 {
     DISK_SLOTS + ((generation as u32) << GENERATION_SHIFT | slot.0 as u32)
 }
 
-/// Slots of the connection's task from here on are disk requests; those below are its transport's.
+/// Lowest token number of disk requests. The transport and the timers have those below.
 pub(crate) const DISK_SLOTS: u32 = 16;
 const GENERATION_SHIFT: u32 = 16;
-/// So many that every number fits into 32 bits.
+/// Number of generations: every token number fits into 32 bits.
 const GENERATIONS: u16 = 0x8000;
 const SLOT_MASK: u32 = 0xFFFF;
 

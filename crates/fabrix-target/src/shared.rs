@@ -23,32 +23,31 @@ pub struct TargetConfig {
     pub catalog: Catalog,
     /// What all hosts and initiators are limited to.
     pub limits: Limits,
-    /// Who stores reservations so that they outlive the process; none: they do not, and hosts are
-    /// told so.
+    /// The store of reservations that outlive the process. None: they do not, and hosts can read
+    /// that.
     pub reservation_store: Option<Arc<dyn ReservationStore>>,
     /// Whether the I/O of every disk is counted: see [`Target::stats`](crate::Target::stats).
     pub counts: bool,
     /// Connections at most, of all hosts together.
     pub max_connections: usize,
-    /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A
-    /// host opens all its I/O queues before it says so on the first: fewer than a few hundred would
-    /// keep large hosts out.
+    /// Most unauthenticated connections of one address (of one /64, in IPv6). A host opens all its
+    /// I/O queues before it sends the first Connect: fewer than a few hundred would exclude large
+    /// hosts.
     pub max_strangers: usize,
-    /// ConnectionOrder what happens that an operator wants to know; called on the shard where it
-    /// happens.
+    /// Takes the notices for the operator. Called on the shard of the event.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// What all shards of a target share. Nothing here is touched for an I/O.
+/// The state that all shards of a target share. No I/O uses it.
 pub(crate) struct Shared {
     pub(crate) catalog: CurrentCatalog,
     pub(crate) registry: Registry,
     pub(crate) sessions: Sessions,
     pub(crate) deadlines: Deadlines,
     pub(crate) unauthenticated_peers: Arc<UnauthenticatedPeers>,
-    /// One for each shard.
+    /// The counters of each shard.
     pub(crate) counters: Vec<Arc<Counters>>,
-    /// Whose clock timing is by.
+    /// Identity of the clock of the timing page: the boot id.
     clock: [u8; 16],
     started: Instant,
     pub(crate) shards: Vec<Remote>,
@@ -60,7 +59,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What the shards of a target share, before any of them serves.
+    /// The shared state, before any shard serves.
     pub(crate) fn new(
         config: TargetConfig,
         deadlines: Deadlines,
@@ -85,12 +84,11 @@ impl Shared {
         })
     }
 
-    /// Gives an order to the target's part on shard `index`, counted around; false when it was
-    /// dropped.
+    /// Sends an order to the target's part on shard `index` modulo the number of shards. False: the
+    /// mailbox was full, and the order was dropped.
     ///
-    /// A shard whose mailbox is full cannot take one more connection, and one that is being stopped
-    /// needs no order to drain: the order is dropped, and with it a connection closed, which says
-    /// so to the host. Who orders a change tries again.
+    /// A dropped order closes the connection that it carries. A shard that is being stopped needs
+    /// no order to drain. The sender of a change tries again.
     pub(crate) fn order(&self, index: usize, order: Order) -> bool {
         let config_tasks = self.config_tasks.get().map_or(&[][..], Vec::as_slice);
         config_tasks.get(index).is_some_and(|config_task| {
@@ -100,7 +98,7 @@ impl Shared {
         })
     }
 
-    /// What all shards have counted, for the health log.
+    /// The health log: the counters of all shards.
     pub(crate) fn health(&self) -> HealthCounters {
         let hours = self.started.elapsed().as_secs() / 3600;
         let mut health = HealthCounters {
@@ -114,14 +112,14 @@ impl Shared {
         health
     }
 
-    /// Commands of all shards are timed until then.
+    /// Sets the time until which all shards time their commands.
     pub(crate) fn time_until(&self, until: fabrix_rt::Nanos) {
         self.counters
             .iter()
             .for_each(|counters| counters.time_until(until));
     }
 
-    /// What the timing page shows.
+    /// The timing page: the sums of all shards.
     pub(crate) fn timing(&self, now: fabrix_rt::Nanos) -> TimingPage {
         let left_ns = self.counters[0].timed_for(now);
         let seconds = u32::try_from(left_ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX);
@@ -140,7 +138,7 @@ impl Shared {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// Whether one more connection fits.
+    /// Whether the limit allows another connection.
     pub(crate) fn may_connect(&self) -> bool {
         self.connections.load(Ordering::Relaxed) < self.max_connections
     }
@@ -157,24 +155,24 @@ impl Shared {
 /// A connection that was accepted.
 pub(crate) struct Arrival {
     pub(crate) stream: TcpStream,
-    /// What is spoken on it.
+    /// Its protocol.
     pub(crate) protocol: Protocol,
     pub(crate) peer: SocketAddr,
-    /// Kept until it has said who it is.
+    /// Its share of the unauthenticated peers of its address.
     pub(crate) unauthenticated_peer: UnauthenticatedPeer,
 }
 
-/// ConnectionOrder to a shard's part of the target.
+/// An order to a shard's part of the target.
 pub(crate) enum Order {
-    /// Keep this connection.
+    /// Adopt this connection.
     Adopt(Arrival),
-    /// Serve what is exported now.
+    /// Serve the present snapshot.
     Serve(Done),
-    /// Tell hosts what is served.
+    /// Announce the served snapshot to hosts.
     Announce(Done),
-    /// Finish what has begun, then close every connection.
+    /// Drain every connection.
     Drain,
 }
 
-/// Held by whoever still has something to do; the other end sees when the last has let go.
+/// A sender that a task drops when it has carried out an order. The receiver sees the last drop.
 pub(crate) type Done = mpsc::Sender<()>;

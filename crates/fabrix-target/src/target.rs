@@ -17,7 +17,7 @@ use crate::{Deadlines, Listen, TargetConfig, TargetError, port};
 /// A running target. Dropping it does not stop it: [`Target::drain`] does.
 pub struct Target {
     shared: Arc<Shared>,
-    /// Held while something changes.
+    /// Held during a change.
     changing: Mutex<()>,
     ports: Mutex<Vec<(TaskId, Listen)>>,
 }
@@ -31,7 +31,7 @@ impl Target {
         Self::start_with(config, Deadlines::default(), shards)
     }
 
-    /// The same with other deadlines than the usual ones.
+    /// Does the same with other deadlines than the default ones.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -40,7 +40,7 @@ impl Target {
         deadlines: Deadlines,
         shards: Vec<Remote>,
     ) -> Result<Self, TargetError> {
-        let wanted = config.catalog.clone();
+        let desired = config.catalog.clone();
         let shared = Shared::new(config, deadlines, shards);
         let config_tasks = shared
             .shards
@@ -55,32 +55,31 @@ impl Target {
             ports: Mutex::default(),
         };
         target.change(|catalog| {
-            *catalog = wanted;
+            *catalog = desired;
             Ok(())
         })?;
         Ok(target)
     }
 
-    /// Connections now.
+    /// Number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// iSCSI sessions now, discovery included.
+    /// Number of iSCSI sessions, discovery included.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.shared.sessions.len()
     }
 
-    /// Controllers now: hosts that are connected, discovery included.
+    /// Number of NVMe controllers, discovery included.
     #[must_use]
     pub fn controllers(&self) -> usize {
         self.shared.registry.len()
     }
 
-    /// Takes no more connections, and tells those that are there to finish what they have begun and
-    /// close.
+    /// Takes no more connections, and drains those that exist.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
         self.close_all();
@@ -89,11 +88,11 @@ impl Target {
         }
     }
 
-    /// Tells every port to listen no more, and waits for none.
+    /// Orders every port to close, without waiting.
     fn close_all(&self) {
         let (done, _nobody_waits) = mpsc::channel();
         for (port, _) in &*self.ports() {
-            // A port that is not told accepts once more, sees that we drain, and does not go on.
+            // A port that gets no order accepts once more, sees the drain, and stops.
             let close = port::Close(done.clone());
             let _not_told = self.shared.shards[0].send(*port, Box::new(close));
         }
@@ -126,9 +125,9 @@ fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<Tas
     })
 }
 
-/// Opens a port on the accepting shard. The port of a process that was killed is free only when the
-/// kernel has torn down its rings, a moment after the process is gone: one that is in use is tried
-/// again for that long.
+/// Opens a port on the accepting shard. The port of a killed process is free only when the kernel
+/// has removed its rings, a moment after the end of the process. So a port in use is tried again
+/// for that long.
 fn listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
     let until = Instant::now() + PORT_PATIENCE;
     loop {
@@ -143,7 +142,7 @@ fn listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetEr
     }
 }
 
-/// Tries it once and waits for the outcome.
+/// Tries to open a port once.
 fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
     let first = shared.shards.first().ok_or(TargetError::Stopped)?;
     let shared = Arc::clone(shared);
@@ -151,6 +150,6 @@ fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), Targ
         .map_err(|error| TargetError::Listen(at.portal.address, error))
 }
 
-/// How long a port in use is tried again, and how often.
+/// Time in which a port in use is tried again, and the delay between attempts.
 const PORT_PATIENCE: Duration = Duration::from_millis(500);
 const PORT_RETRY: Duration = Duration::from_millis(10);

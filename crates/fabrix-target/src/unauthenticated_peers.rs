@@ -1,9 +1,8 @@
-//! How many connections of each address have not said yet who they are.
+//! A limit of unauthenticated connections for each address.
 //!
-//! Connections are limited, and one that says nothing keeps its place until its time is over. So
-//! that one address cannot take all places in this way, it may have only so many such connections
-//! at once. Knows addresses and counts; touched when a connection comes and when it has said who it
-//! is, never for an I/O.
+//! The number of connections is limited, and a silent one stays until its deadline. The limit keeps
+//! one address from using up all connections. It is checked when a connection begins and when it
+//! has authenticated or ended; it is, never for an I/O.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +18,8 @@ pub(crate) struct UnauthenticatedPeers {
     most: usize,
 }
 
-/// One connection that has not said who it is. Dropped when it has, or when it is over.
+/// The share of one unauthenticated connection. It is dropped when the connection authenticates or
+/// ends.
 #[derive(Debug)]
 pub(crate) struct UnauthenticatedPeer {
     unauthenticated_peers: Arc<UnauthenticatedPeers>,
@@ -27,7 +27,7 @@ pub(crate) struct UnauthenticatedPeer {
 }
 
 impl UnauthenticatedPeers {
-    /// At most so many of one address.
+    /// A limit of `most` connections for each address.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             counts: Mutex::default(),
@@ -35,8 +35,8 @@ impl UnauthenticatedPeers {
         })
     }
 
-    /// A connection has come from `address`; nothing: there are enough that say nothing.
-    pub(crate) fn meet(self: &Arc<Self>, address: IpAddr) -> Option<UnauthenticatedPeer> {
+    /// Counts a connection from `address`. None: the address is at its limit.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<UnauthenticatedPeer> {
         let origin = origin(address);
         let mut counts = lock(&self.counts);
         let count = counts.entry(origin).or_default();
@@ -90,15 +90,15 @@ mod tests {
     fn each_address_has_its_own_places_and_gets_them_back() {
         let unauthenticated_peers = UnauthenticatedPeers::new(2);
         let one = unauthenticated_peers
-            .meet(ip("192.0.2.1"))
+            .admit(ip("192.0.2.1"))
             .expect("the first");
         let two = unauthenticated_peers
-            .meet(ip("::ffff:192.0.2.1"))
+            .admit(ip("::ffff:192.0.2.1"))
             .expect("the second");
-        assert!(unauthenticated_peers.meet(ip("192.0.2.1")).is_none());
-        assert!(unauthenticated_peers.meet(ip("192.0.2.2")).is_some());
+        assert!(unauthenticated_peers.admit(ip("192.0.2.1")).is_none());
+        assert!(unauthenticated_peers.admit(ip("192.0.2.2")).is_some());
         drop(one);
-        assert!(unauthenticated_peers.meet(ip("192.0.2.1")).is_some());
+        assert!(unauthenticated_peers.admit(ip("192.0.2.1")).is_some());
         drop(two);
         assert!(
             lock(&unauthenticated_peers.counts).is_empty(),
@@ -110,9 +110,13 @@ mod tests {
     fn a_network_of_ipv6_counts_as_one() {
         let unauthenticated_peers = UnauthenticatedPeers::new(1);
         let _one = unauthenticated_peers
-            .meet(ip("2001:db8::1"))
+            .admit(ip("2001:db8::1"))
             .expect("the first");
-        assert!(unauthenticated_peers.meet(ip("2001:db8::ffff:2")).is_none());
-        assert!(unauthenticated_peers.meet(ip("2001:db8:0:1::1")).is_some());
+        assert!(
+            unauthenticated_peers
+                .admit(ip("2001:db8::ffff:2"))
+                .is_none()
+        );
+        assert!(unauthenticated_peers.admit(ip("2001:db8:0:1::1")).is_some());
     }
 }

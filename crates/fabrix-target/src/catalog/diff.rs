@@ -1,10 +1,10 @@
-//! What is different between two catalogs, and which differences cannot be.
+//! The differences of two catalogs, and the check for those that are not allowed.
 
 use std::collections::BTreeMap;
 
 use fabrix_block::Device;
 
-use super::wanted::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
+use super::desired::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
 use crate::{Listen, Protocol};
 
 /// The differences of two lists whose entries have keys.
@@ -60,10 +60,11 @@ fn differences<'a, T: PartialEq, K: Ord>(
 }
 
 impl CatalogDiff<'_> {
-    /// Checks what hosts and initiators would not notice: they have read it once and believe it.
+    /// Refuses changes that hosts and initiators would not notice, because they read these values
+    /// once.
     ///
     /// # Errors
-    /// A sentence that names what cannot change.
+    /// A sentence that names the value.
     pub(super) fn check(&self) -> Result<(), String> {
         for (old, new) in &self.subsystems.changed {
             let read_once = |it: &SubsystemConfig| {
@@ -112,7 +113,7 @@ fn check_read_once(place: &str, is_same: bool) -> Result<(), String> {
     }
 }
 
-/// Checks that hosts take every disk for the one that had its number before.
+/// Refuses another disk under a number that is in use.
 fn check_exports(noun: &str, old: &[Export], new: &[Export]) -> Result<(), String> {
     for (old, new) in &differences(old, new, |export| export.number).changed {
         let number = new.number;

@@ -1,27 +1,27 @@
 //! The catalog: what a target exports, where and to whom.
 //!
-//! A user describes all of it in one plain value (`wanted`). A change is another such value: `diff`
-//! finds the differences, and refuses those that connected hosts would not notice. A new
+//! A user describes all of it in one plain value (`desired`). A change is another such value:
+//! `diff` finds the differences, and refuses those that connected hosts would not notice. A new
 //! [`Snapshot`] then replaces the old one as a whole. A disk enters the catalog with everything
 //! that an exported disk needs in front of it (`disk`).
 //!
 //! How a disk looks to hosts and initiators is in `nvme::inventory` and `iscsi::units`. How shards
 //! and connections take over a snapshot is in `local`.
 
+mod desired;
 mod diff;
 pub(crate) mod disk;
 mod snapshot;
-mod wanted;
 
 use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 use crate::{Limits, ReservationStore};
 
+pub use desired::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
 pub(crate) use diff::diff;
 pub(crate) use disk::ExportedDisk;
 pub(crate) use snapshot::{Snapshot, States};
-pub use wanted::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
 
 /// The catalog of a running target: the present snapshot, and what the next one is made with.
 pub(crate) struct CurrentCatalog {
@@ -47,22 +47,22 @@ impl CurrentCatalog {
         }
     }
 
-    /// The present snapshot. Shards keep it, and look here when they are told to.
+    /// The present snapshot. Shards keep it until they get the order to serve the next one.
     pub(crate) fn current(&self) -> Arc<Snapshot> {
         Arc::clone(&lock(&self.current))
     }
 
-    /// The snapshot that exports what is wanted.
+    /// The snapshot that exports what is desired.
     ///
     /// # Errors
-    /// A sentence that names what is wrong.
-    pub(crate) fn next(&self, wanted: &Catalog) -> Result<Snapshot, String> {
+    /// A sentence that names the fault.
+    pub(crate) fn next(&self, desired: &Catalog) -> Result<Snapshot, String> {
         let store = self.reservation_store.as_ref();
         self.current()
-            .next(wanted, &self.limits, (self.counts, store))
+            .next(desired, &self.limits, (self.counts, store))
     }
 
-    /// Exports this from now on.
+    /// Replaces the present snapshot.
     pub(crate) fn publish(&self, next: Snapshot) {
         *lock(&self.current) = Arc::new(next);
     }

@@ -1,4 +1,4 @@
-//! Everything that is exported at one moment: immutable, and replaced whole.
+//! A snapshot: all exports of a target at one moment. It is immutable, and replaced whole.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,38 +7,38 @@ use fabrix_block::Device;
 use fabrix_proto::nvme::subsystem::{Authorized, Inventory};
 use fabrix_proto::portal::Portal;
 
+use super::desired::{Catalog, IscsiTargetConfig};
 use super::diff::diff;
 use super::disk::ExportedDisk;
-use super::wanted::{Catalog, IscsiTargetConfig};
 use crate::disk::{DiskId, DiskState};
 use crate::iscsi::targets::{IscsiTarget, IscsiTargets};
 use crate::iscsi::units::Units;
 use crate::nvme::inventory::inventory;
 use crate::{Export, Limits, Protocol, ReservationStore};
 
-/// Everything that is exported at one moment, and what hosts and initiators are told of it.
+/// All exports at one moment, with the data that hosts and initiators read.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     /// Grows with every change.
     pub(crate) version: u64,
     /// The plain value that this snapshot exports.
-    pub(crate) wanted: Catalog,
+    pub(crate) desired: Catalog,
     /// Every disk once, sorted by id.
     pub(crate) disks: Vec<ExportedDisk>,
-    /// What hosts are told.
+    /// The inventory for hosts.
     pub(crate) inventory: Arc<Inventory>,
-    /// What initiators are told.
+    /// The targets for initiators.
     pub(crate) iscsi_targets: IscsiTargets,
-    /// The disks of each subsystem, by namespace id, in the order of `wanted`.
+    /// The disks of each subsystem, by namespace id, in the order of `desired`.
     states: Vec<States>,
     /// The id of the next disk that enters.
     next_disk: u64,
 }
 
-/// What all connections share about the disks of a subsystem, by namespace id, in order.
+/// The shared state of the disks of a subsystem, by namespace id, in order.
 pub(crate) type States = Vec<(u32, Arc<DiskState>)>;
 
-/// Disks by UUID: hosts take two disks with one UUID for one.
+/// Disks by UUID, which is how hosts identify them.
 type Disks = HashMap<[u8; 16], ExportedDisk>;
 
 impl Snapshot {
@@ -46,24 +46,24 @@ impl Snapshot {
     /// objects, so what is known about them stays.
     ///
     /// # Errors
-    /// A sentence that names what is wrong.
+    /// A sentence that names the fault.
     pub(super) fn next(
         &self,
-        wanted: &Catalog,
+        desired: &Catalog,
         limits: &Limits,
         fronts: (bool, Option<&Arc<dyn ReservationStore>>),
     ) -> Result<Self, String> {
-        let wanted = wanted.checked()?;
-        let changes = diff(&self.wanted, &wanted);
+        let desired = desired.checked()?;
+        let changes = diff(&self.desired, &desired);
         changes.check()?;
         let mut next_disk = self.next_disk;
-        let disks = self.enter(&wanted, &mut next_disk, fronts)?;
+        let disks = self.enter(&desired, &mut next_disk, fronts)?;
         let generation = self.inventory.generation() + u64::from(changes.shows_in_discovery());
-        let inventory = inventory(&wanted, &disks, limits, generation)?;
-        let targets = wanted.iscsi_targets.iter();
+        let inventory = inventory(&desired, &disks, limits, generation)?;
+        let targets = desired.iscsi_targets.iter();
         let targets = targets.map(|target| self.iscsi_target(target, &disks, limits));
         let iscsi_targets = targets.collect();
-        let states = wanted.subsystems.iter().map(|subsystem| {
+        let states = desired.subsystems.iter().map(|subsystem| {
             let state = |export: &Export| (export.number, Arc::clone(of(&disks, export).state()));
             subsystem.namespaces.iter().map(state).collect()
         });
@@ -77,19 +77,19 @@ impl Snapshot {
             iscsi_targets,
             states,
             next_disk,
-            wanted,
+            desired,
         })
     }
 
-    /// All disks that are wanted: those that are here already, and new ones.
+    /// All disks that are desired: those that are here already, and new ones.
     fn enter(
         &self,
-        wanted: &Catalog,
+        desired: &Catalog,
         next_disk: &mut u64,
         fronts: (bool, Option<&Arc<dyn ReservationStore>>),
     ) -> Result<Disks, String> {
         let mut disks = Disks::new();
-        for (place, nsid, export) in wanted.exports() {
+        for (place, nsid, export) in desired.exports() {
             let (device, uuid) = (&export.device, export.device.identity().uuid);
             if let Some(other) = disks.get(&uuid) {
                 if Arc::ptr_eq(other.given(), device) {
@@ -125,7 +125,7 @@ impl Snapshot {
         let entries = entries.map(|export| (export.number, of(disks, export)));
         let entries: Vec<_> = entries.collect();
         let before = self
-            .wanted
+            .desired
             .iscsi_targets
             .iter()
             .zip(self.iscsi_targets.iter());
@@ -147,9 +147,9 @@ impl Snapshot {
         disks.find(|disk| disk.given().identity().uuid == uuid)
     }
 
-    /// What all connections share about the disks that a host sees.
+    /// The shared state of the disks that a host sees.
     pub(crate) fn states(&self, view: &Authorized) -> States {
-        let subsystems = self.wanted.subsystems.iter().zip(&self.states);
+        let subsystems = self.desired.subsystems.iter().zip(&self.states);
         let name = view.subsystem().map(|subsystem| subsystem.nqn.as_str());
         let mut found = subsystems.filter(|(subsystem, _)| Some(&*subsystem.nqn) == name);
         found
@@ -157,9 +157,9 @@ impl Snapshot {
             .map_or_else(Vec::new, |(_, states)| states.clone())
     }
 
-    /// Where the target listens for a protocol.
+    /// Portals of a protocol.
     pub(crate) fn portals(&self, protocol: Protocol) -> Vec<Portal> {
-        let listens = self.wanted.listen.iter();
+        let listens = self.desired.listen.iter();
         let ours = listens.filter(|listen| listen.protocol == protocol);
         ours.map(|listen| listen.portal).collect()
     }

@@ -1,11 +1,10 @@
-//! What connections of all protocols, on whatever shard, share about one disk: who reserved it, its
-//! mode parameters, and who uses it.
+//! The state of one disk that all connections share: reservations, mode parameters, members.
 //!
-//! A [`DiskState`] has a lock, taken when something changes, and a version: a connection that has
-//! seen the present version, in its [`DiskView`], needs no lock. A change that takes time (stored
-//! before it holds, or the commands of others ended before the answer) is a [`PendingChange`]. A
-//! [`ReservationStore`] stores reservations. A disk that has not ended what nobody waits for has a
-//! [`Barrier`] before it. No protocol is known here.
+//! A [`DiskState`] has a lock for changes, and a version. A connection whose [`DiskView`] has the
+//! present version needs no lock. A [`PendingChange`] is a change that takes several turns: it is
+//! stored before it is in force, or commands of others end before the answer. A
+//! [`ReservationStore`] stores reservations. A [`Barrier`] holds new requests back while the disk
+//! has abandoned ones. This module knows no protocol.
 
 mod barrier;
 mod pending_change;
@@ -47,18 +46,18 @@ impl DiskId {
     }
 }
 
-/// What a connection is to the disks that it uses.
+/// The role of a connection at the disks that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// An iSCSI session: it has commands, and is told of conditions.
+    /// An iSCSI session: it has commands, and gets unit attentions.
     Session,
     /// An I/O queue of an NVMe host: it has commands.
     Queue,
-    /// An admin queue of an NVMe host: it is told of conditions, and woken for that.
+    /// An admin queue of an NVMe host: it gets notices by an order.
     Controller,
 }
 
-/// A connection, as the state of a disk knows it.
+/// A connection that uses a disk.
 #[derive(Clone)]
 pub(crate) struct Member {
     pub(crate) place: ConnectionAddress,
@@ -70,13 +69,13 @@ pub(crate) struct Member {
 pub(crate) struct DiskState {
     /// The disk's number in the catalog.
     id: DiskId,
-    /// Counts changes.
+    /// Number of the last change.
     version: AtomicU64,
-    /// Barriers before the disk.
+    /// Number of barriers before the disk.
     barriers: AtomicUsize,
-    /// Behind them is a request that was abandoned, and the operator has been told.
+    /// True once the operator knows of an abandoned request at the disk.
     is_overdue: AtomicBool,
-    /// Where reservations are stored; none: nowhere.
+    /// The store of reservations, if they are stored.
     stored_in: Option<StoredIn>,
     inner: Mutex<Inner>,
 }
@@ -91,42 +90,42 @@ struct Inner {
     reservations: Reservations,
     mode: ModeParameters,
     members: Vec<(Member, Attentions)>,
-    /// A change is being stored: others wait.
+    /// True while a change is being stored. Other changes wait.
     storing: bool,
 }
 
-/// A connection's own view of one disk, and its place among those who use it.
+/// A connection's view of one disk, and its membership there.
 pub(crate) struct DiskView {
     pub(crate) state: Arc<DiskState>,
-    /// Up to which version it knows the state; zero: it is no member yet.
+    /// Version of the state that the view has. Zero: the connection is no member yet.
     version: u64,
     pub(crate) mode: ModeParameters,
     pub(crate) standing: Standing,
     pub(crate) attentions: Attentions,
 }
 
-/// Who asks for a change of reservations, and in which protocol's words.
+/// A requested change of reservations, in the terms of a protocol.
 #[derive(Clone)]
 pub(crate) enum RequestedChange {
-    /// In the shared state's own.
+    /// In SCSI's terms, which the shared state uses.
     Request(Request),
-    /// An NVMe host's.
+    /// In NVMe's terms.
     Host(ReservationRequest),
 }
 
-/// What became of a request for a change.
+/// The first result of a requested change.
 enum Begun {
     /// Another change is being stored.
     Busy,
     Refused(Refusal),
-    /// It holds when this says so.
+    /// The change is in force when this is done.
     Storing(Arc<Mutex<Storing>>),
-    /// It holds. The commands of these connections are to end.
+    /// The change is in force. The commands of these connections have to end.
     Done(Vec<ConnectionAddress>),
 }
 
 impl RequestedChange {
-    /// In the words of the shared state.
+    /// The request in SCSI's terms.
     fn request(&self, state: &Reservations, nexus: &Nexus) -> Result<Request, Refusal> {
         match self {
             Self::Request(request) => Ok(request.clone()),
@@ -136,7 +135,7 @@ impl RequestedChange {
 }
 
 impl DiskView {
-    /// A view before the disk was used.
+    /// A view before the first command.
     pub(crate) fn new(state: &Arc<DiskState>) -> Self {
         Self {
             state: Arc::clone(state),
@@ -147,8 +146,7 @@ impl DiskView {
         }
     }
 
-    /// Brings the view up to date. Every command passes here: without a change it is one
-    /// comparison.
+    /// Updates the view. Every command calls this: without a change it is one comparison.
     #[inline(always)]
     pub(crate) fn refresh(&mut self, me: &Member) {
         if self.state.version.load(Ordering::Acquire) != self.version {
@@ -159,24 +157,24 @@ impl DiskView {
     #[cold]
     fn look(&mut self, me: &Member) {
         let mut inner = self.state.lock();
-        let told = inner.join(me);
-        while let Some(attention) = told.take() {
+        let waiting = inner.join(me);
+        while let Some(attention) = waiting.take() {
             self.attentions.add(attention);
         }
         self.mode = inner.mode;
         self.standing = inner.reservations.standing(&me.nexus);
-        // Changes are made under the lock, so this is the version of what was just read.
+        // Changes hold the lock, so this is the version of the values read above.
         self.version = self.state.version.load(Ordering::Acquire);
     }
 
-    /// Whether the answer to a command is a reservation conflict.
+    /// Whether a reservation forbids the access.
     #[inline(always)]
     pub(crate) fn conflicts(&mut self, me: &Member, access: Access) -> bool {
         self.refresh(me);
         self.standing.conflicts(access)
     }
 
-    /// The connection is over, and nothing of it is at the disk any more.
+    /// Ends the membership of a connection that has no request at the disk any more.
     pub(crate) fn leave(&mut self, me: &Member) {
         if self.version != 0 {
             self.version = 0;
@@ -186,11 +184,11 @@ impl DiskView {
 }
 
 impl DiskState {
-    /// The state of a disk: what was stored, or none.
+    /// The state of a disk, with stored reservations if there are any.
     ///
     /// # Errors
-    /// What was stored cannot be believed; a sentence without the name of the namespace. The disk
-    /// must not be served: whoever was fenced from it would write again.
+    /// The stored reservations are damaged: a sentence without the name of the namespace. The disk
+    /// must not be served, because a fenced host could write again.
     pub(crate) fn new(
         id: DiskId,
         device: &dyn Device,
@@ -247,17 +245,17 @@ impl DiskState {
         self.stored_in.is_some()
     }
 
-    /// Whether they do.
+    /// Whether reservations outlive the process now.
     pub(crate) fn persists(&self) -> bool {
         self.lock().reservations.persists()
     }
 
-    /// The reservations, for those who ask about them.
+    /// A copy of the reservations.
     pub(crate) fn reservations(&self) -> Reservations {
         self.lock().reservations.clone()
     }
 
-    /// The mode parameters are these from now on, for all.
+    /// Sets the mode parameters for all connections.
     pub(crate) fn set_mode(&self, me: &Member, mode: ModeParameters) {
         let mut inner = self.lock();
         inner.mode = mode;
@@ -265,7 +263,7 @@ impl DiskState {
         self.change();
     }
 
-    /// The logical unit is reset: initiators are told, and reservations of SPC-2 end.
+    /// Resets the logical unit: reservations of SPC-2 end, and sessions get a unit attention.
     pub(crate) fn reset(&self) {
         let mut inner = self.lock();
         inner.reservations.reset();
@@ -273,7 +271,7 @@ impl DiskState {
         self.change();
     }
 
-    /// What SPC-2 reserved for who leaves ends, what is persistent stays.
+    /// Removes a member. Its reservation of SPC-2 ends, persistent ones stay.
     fn leave(&self, me: &Member) {
         let mut inner = self.lock();
         inner.members.retain(|(member, _)| !member.is(me));
@@ -283,7 +281,7 @@ impl DiskState {
         }
     }
 
-    /// The sessions that use the disk, except one.
+    /// Addresses of the other sessions that use the disk.
     fn other_sessions(&self, me: &Member) -> Vec<ConnectionAddress> {
         let inner = self.lock();
         let others = inner.members.iter().map(|(member, _)| member);
@@ -291,7 +289,7 @@ impl DiskState {
         others.map(|member| member.place.clone()).collect()
     }
 
-    /// Does what is asked, if it can be done now.
+    /// Begins a requested change.
     fn begin(self: &Arc<Self>, nexus: &Nexus, asked: &RequestedChange) -> Begun {
         let mut inner = self.lock();
         if inner.storing {
@@ -317,7 +315,7 @@ impl DiskState {
         Begun::Storing(progress)
     }
 
-    /// A change was stored, or could not be: then nothing of it holds.
+    /// Ends the storing of a change. None: it was not stored, and is not in force.
     fn stored(&self, change: Option<(Reservations, Change)>) -> Vec<ConnectionAddress> {
         let mut inner = self.lock();
         inner.storing = false;
@@ -339,7 +337,7 @@ impl DiskState {
 }
 
 impl Inner {
-    /// What a connection is to be told; it becomes a member if it is none.
+    /// The attentions of a member. A connection that is none becomes one.
     fn join(&mut self, me: &Member) -> &mut Attentions {
         let found = self.members.iter().position(|(member, _)| member.is(me));
         let at = found.unwrap_or_else(|| {
@@ -349,7 +347,7 @@ impl Inner {
         &mut self.members[at].1
     }
 
-    /// Tells all sessions but one.
+    /// Adds an attention for all sessions but one.
     fn tell(&mut self, attention: Attention, except: Option<&Member>) {
         for (member, attentions) in &mut self.members {
             if member.role == Role::Session && !except.is_some_and(|me| member.is(me)) {
@@ -358,8 +356,8 @@ impl Inner {
         }
     }
 
-    /// Makes a change hold, and tells those who have to know. Gives those whose commands are to
-    /// end.
+    /// Puts a change in force, and notifies the members concerned. Gives the connections whose
+    /// commands have to end.
     fn commit(&mut self, next: Reservations, change: &Change) -> Vec<ConnectionAddress> {
         self.reservations = next;
         for (registrant, notice) in &change.notices {
@@ -367,8 +365,8 @@ impl Inner {
             for (member, attentions) in concerned.filter(|(it, _)| registrant.is(&it.nexus)) {
                 attentions.add((*notice).into());
                 if member.role == Role::Controller {
-                    // One whose mailbox is full finds it with its host's next command, a keep-alive
-                    // at the latest.
+                    // With a full mailbox, the queue finds the notice at its next command, at the
+                    // latest a keep-alive.
                     let _found_later = member.place.send(ConnectionOrder::Noticed);
                 }
             }

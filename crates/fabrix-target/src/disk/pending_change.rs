@@ -1,9 +1,10 @@
-//! A change at a disk that may take more than one turn: it waits for its turn, for the medium, and
-//! for the commands of others to be quiet. The owner asks again until it is over.
+//! A change of a disk's state that may take several turns. The owner polls it until it is over.
 //!
-//! Others are reached by messages: a [`Stop`] goes to each connection whose commands are to end,
-//! and is held there until they have. A shard that has ended holds nothing any more. Nobody waits
-//! for a lock.
+//! It waits for an earlier change, for the store, and for commands of other connections to end. A
+//! [`Stop`] goes as a message to each of these connections, which drops it when the commands have
+//! ended. A shard that has ended has dropped all its messages. The change takes no lock while it
+//! waits.
+//!
 //! Source: SPC-4, "Preempting", "PREEMPT AND ABORT"; SAM-5, "Aborting commands"; NVM Express Base
 //! Specification 2.x, "Preempting a Reservation or Registration".
 
@@ -17,13 +18,13 @@ use super::{Begun, DiskState, Member, RequestedChange};
 use crate::lock::lock;
 use crate::registry::ConnectionAddress;
 
-/// How soon a pending change is polled again.
+/// Delay before a pending change is polled again.
 pub(crate) const PENDING_CHANGE_AGAIN: Duration = Duration::from_millis(1);
 
-/// Why commands are to end.
+/// The reason for the end of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The registration of who sent them was preempted.
+    /// The registration of their initiator was preempted.
     Preempted,
     /// Another initiator cleared the task set.
     Cleared,
@@ -31,8 +32,8 @@ pub(crate) enum Why {
     Reset,
 }
 
-/// ConnectionOrder to a connection: its commands at this disk are to end. It is dropped when they
-/// have.
+/// An order to a connection: its commands at this disk have to end. The connection drops the order
+/// when they have ended.
 #[derive(Clone)]
 pub(crate) struct Stop {
     pub(crate) disk: Arc<DiskState>,
@@ -40,7 +41,7 @@ pub(crate) struct Stop {
     _until_quiet: Arc<()>,
 }
 
-/// A change that was asked for.
+/// A requested change.
 pub(crate) struct PendingChange {
     nexus: Option<Nexus>,
     disk: Arc<DiskState>,

@@ -1,4 +1,4 @@
-//! Reservations that outlive the process: who stores them, and what follows when they are stored.
+//! Reservations that outlive the process: their store, and the receipt of a stored change.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::registry::ConnectionAddress;
 
 /// Stores the reservations of disks, and gives back at the next start what was stored.
 pub trait ReservationStore: Send + Sync {
-    /// Whether reservations of this disk are stored. Hosts are told so.
+    /// Whether reservations of this disk are stored. Hosts can read this.
     fn keeps(&self, device: &dyn Device) -> bool;
 
     /// What was stored for a disk; none if nothing was.
@@ -29,22 +29,22 @@ pub trait ReservationStore: Send + Sync {
     fn store(&self, disk: &Identity, bytes: Vec<u8>, receipt: Receipt);
 }
 
-/// Says that a change of reservations was stored: only then it holds. Dropped without a word, it
-/// was not.
+/// The receipt for a change of reservations, which is in force once it was stored. A receipt that
+/// is dropped means that the change was not stored.
 pub struct Receipt {
     state: Arc<DiskState>,
     change: Option<(Reservations, Change)>,
     progress: Arc<Mutex<Storing>>,
 }
 
-/// How far the storing of a change is.
+/// The progress of storing a change.
 #[derive(Default)]
 pub(super) enum Storing {
     #[default]
     Waiting,
-    /// It holds. The commands of these connections are to end.
+    /// The change is in force. The commands of these connections have to end.
     Done(Vec<ConnectionAddress>),
-    /// Nothing of it holds.
+    /// The change is not in force.
     Failed,
 }
 

@@ -10,17 +10,17 @@ use fabrix_proto::iscsi::auth::{
 use fabrix_proto::iscsi::login::{Auth, name};
 use fabrix_rt::random;
 
-/// Who may log in to an iSCSI target.
+/// The access rules of an iSCSI target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initiators {
-    /// Names of the initiators that may; None lets everybody in who proves what is to be proved.
+    /// Names of the initiators that may log in. None: every name may.
     pub names: Option<Vec<String>>,
-    /// What is to be proved.
+    /// CHAP credentials. None: no proof is needed.
     pub chap: Option<Chap>,
 }
 
 impl Initiators {
-    /// Everybody, without a proof.
+    /// Every initiator, without a proof.
     #[must_use]
     pub const fn anybody() -> Self {
         Self {
@@ -29,10 +29,10 @@ impl Initiators {
         }
     }
 
-    /// The same list, with names as they are compared.
+    /// The same rules, with names in the form in which they are compared.
     ///
     /// # Errors
-    /// A sentence that says which name is none.
+    /// A sentence that quotes the invalid name.
     pub(crate) fn checked(&self) -> Result<Self, String> {
         let compared = |text: &String| {
             let name = name(text).ok_or_else(|| no_iscsi_name(text))?;
@@ -53,8 +53,7 @@ impl Initiators {
     }
 }
 
-/// What an initiator proves, and what is proved to an initiator that asks (mutual CHAP). Secrets
-/// are never printed.
+/// The credentials of initiators, and of the target for mutual CHAP. Secrets are never printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chap {
     initiator: Credentials,
@@ -84,7 +83,7 @@ impl Chap {
         }
     }
 
-    /// What one login must prove, with a challenge of its own.
+    /// The proof that one login has to give, with its own challenge.
     ///
     /// # Errors
     /// A sentence: the kernel gives no random bytes, or has given these before.
@@ -110,5 +109,5 @@ pub(crate) fn no_iscsi_name(text: &str) -> String {
     format!("`{text}` is not an iSCSI name: those begin with `iqn.`, `eui.` or `naa.`")
 }
 
-/// As long as a challenge must be; LIO's own initiators take no more than 32.
+/// 16 bytes, the shortest allowed challenge: LIO's initiators accept no more than 32.
 const CHALLENGE_BYTES: usize = 16;

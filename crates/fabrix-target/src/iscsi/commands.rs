@@ -1,8 +1,8 @@
-//! What becomes of a command: an answer at once, a job for its disk, a change of the state that all
-//! share, or first of all its data.
+//! The first step of a command: an answer, a fetch of its data, a job for its disk, or a change of
+//! shared state.
 //!
-//! A part of `session`. What a CDB means is `proto`'s logical unit's to say; whether the data that
-//! is announced fits, and where it lies, is found here.
+//! A part of `session`. The logical unit of `proto` interprets the CDB. This file checks the length
+//! of the announced data, and finds where the data lies.
 
 use fabrix_block::Allocation;
 use fabrix_proto::iscsi::pdu::Lun;
@@ -28,7 +28,7 @@ use crate::context::CommandContext;
 use crate::disk::{DiskView, PendingChange, RequestedChange};
 
 impl Session {
-    /// A command has come from the initiator.
+    /// Handles a command of the initiator.
     pub(super) fn command(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -74,7 +74,7 @@ impl Session {
         }
     }
 
-    /// The target goes: no command is begun any more.
+    /// Refuses a command: the connection drains.
     pub(super) fn refuse(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -83,7 +83,7 @@ impl Session {
         self.respond(context, claim, &Response::status(Status::BUSY.0, 0))
     }
 
-    /// Fetches the parameter list of a command, or takes it if it is here.
+    /// Handles the parameter list of a command, after fetching it if needed.
     fn await_list(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// A command's parameter list is here.
+    /// Handles a parameter list that has arrived.
     fn list(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -132,8 +132,7 @@ impl Session {
         }
     }
 
-    /// Asks the disk which of its blocks hold something; runs that it tells in parts are told as
-    /// one.
+    /// Answers GET LBA STATUS. Adjacent runs of the disk with the same state become one.
     fn lba_status(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -174,7 +173,7 @@ impl Session {
         self.answer_page(context, claim, Some(at), &answer)
     }
 
-    /// What changes the state of the logical unit.
+    /// Begins a change of the logical unit's state.
     fn change(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -212,7 +211,7 @@ impl Session {
         self.answer_page(context, claim, Some(at), &answer)
     }
 
-    /// A command that is a disk's: it waits for its data, or begins.
+    /// Begins a command that needs its disk, after fetching its data if needed.
     fn begin(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -228,7 +227,7 @@ impl Session {
         let needed = command.transfer(unit.disk.block_bytes);
         let (given, direction) = expected(transfer);
         match (needed.direction, direction) {
-            // A read that is announced as a write has nothing to give, and nothing is taken.
+            // A read that is announced as a write moves no data in either direction.
             (Direction::In, Direction::Out) => {
                 return self.respond(context, claim, &Response::good(0));
             }
@@ -244,7 +243,7 @@ impl Session {
         let moved = u32::try_from(needed.bytes).unwrap_or(u32::MAX);
         let mut job = Job::new(unit, at, JobWork::Disk(operation), moved);
         if needed.direction == Direction::Out && !job.limit_to(given.min(moved)) {
-            // Not one whole block of data: nothing is to be done, and the residual says so.
+            // There is not one whole block to write. The residual tells the initiator.
             return self.respond(context, claim, &Response::good(moved));
         }
         job.count_in(context.local.counters());
@@ -267,7 +266,7 @@ impl Session {
     ) {
         let data = Some(context.stream.take_incoming(slot));
         let Some((claim, work)) = self.commands.take(slot) else {
-            return debug_assert!(false, "{slot:?} asked for no data");
+            return debug_assert!(false, "{slot:?} fetched no data");
         };
         match work {
             _ if !intact => {
@@ -286,17 +285,17 @@ impl Session {
         };
     }
 
-    /// Whether reservations still allow what was allowed when the command came: its data may have
-    /// taken long.
+    /// Whether reservations still allow a command whose data has arrived: fetching may take long.
     fn may_still(&mut self, job: &Job) -> bool {
         match self.units.find(job.name) {
             Some(at) => !self.is_reserved(at, job.access()),
-            // Its disk is gone, which it finds out there.
+            // The disk is not exported any more: the request fails there.
             None => true,
         }
     }
 
-    /// Whether somebody else's reservation forbids this of the logical unit at this place.
+    /// Whether a reservation of another initiator forbids this access to the logical unit at index
+    /// `at`.
     pub(super) fn is_reserved(&mut self, at: usize, access: Access) -> bool {
         self.disk_views[at].conflicts(&self.me, access)
     }
@@ -329,7 +328,7 @@ fn expected(transfer: Transfer) -> (u32, Direction) {
     }
 }
 
-/// Whether a command that needs nothing of its disk may come with so much data.
+/// Whether the announced data fits a command that does not need its disk.
 fn fits(cdb: &[u8], transfer: Transfer, disk: &Disk) -> bool {
     let (given, direction) = expected(transfer);
     if direction != Direction::Out {
@@ -341,10 +340,10 @@ fn fits(cdb: &[u8], transfer: Transfer, disk: &Disk) -> bool {
     })
 }
 
-/// So often a disk is asked for one GET LBA STATUS.
+/// Most runs that one GET LBA STATUS takes from a disk.
 const LBA_QUESTIONS_MAX: u32 = 256;
 
-/// The data that the initiator announces is not what the command moves.
+/// The announced data does not fit the command.
 const UNFIT: Answer = Answer::check(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
 
 static NO_RESERVATIONS: Reservations = Reservations::new();

@@ -1,10 +1,9 @@
-//! EXTENDED COPY: who the disks of a list are, whether they may be reached, and what became of
-//! copies.
+//! EXTENDED COPY: the disks of a list, the permission to use them, and the results of copies.
 //!
-//! Disks are looked for among those that this session sees, and nowhere else; what the initiator
-//! might not read or write itself is not copied for it either (CVE-2020-28374), and that is asked
-//! again before each piece: who is fenced meanwhile writes no more. A copy is remembered until
-//! somebody has asked what became of it, and no longer than its session.
+//! A list can name only disks that this session sees. The target copies nothing that the initiator
+//! could not read or write itself (CVE-2020-28374). It checks this again before each piece, so an
+//! initiator that is fenced meanwhile writes no more. The result of a copy is kept until RECEIVE
+//! COPY STATUS has returned it, or its session ends.
 //!
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY STATUS(LID1) command".
 
@@ -24,7 +23,7 @@ use super::units::UnitName;
 use crate::context::CommandContext;
 
 impl Session {
-    /// Copies what the list of a command says, which the logical unit at this place was asked for.
+    /// Begins the copy of a list that the logical unit at index `at` got.
     pub(super) fn copy(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -52,7 +51,7 @@ impl Session {
         self.run(context, claim, job, None)
     }
 
-    /// The ways that the blocks go; segments of no blocks are none.
+    /// The segments with their disks. Segments without blocks are left out.
     fn routes(&mut self, list: &CopyList) -> Result<Vec<Route>, Sense> {
         let named = |designator: &_| {
             let units = self.units.list.iter();
@@ -93,9 +92,8 @@ impl Session {
         })
     }
 
-    /// Whether a job may make its next request: of a copy the initiator must still be allowed to
-    /// read its source and to write its destination, whoever reserved or protected them since it
-    /// began.
+    /// Whether a job may make its next request. The initiator of a copy must still be allowed to
+    /// read the source and to write the destination.
     pub(super) fn may_go_on(&mut self, job: &Job) -> bool {
         let Some((source, destination)) = job.copying().and_then(Copying::disks) else {
             return true;
@@ -112,8 +110,7 @@ impl Session {
             && !self.disk_views[to].mode.write_protect
     }
 
-    /// The copies at work that still have something to do with a disk, whichever logical unit was
-    /// asked for them.
+    /// The copies in progress that still use a disk, at whichever logical unit they began.
     pub(super) fn copies_at(&self, disk: UnitName) -> impl Iterator<Item = Slot> {
         self.commands.iter().filter_map(move |(slot, work)| {
             let copying = work.job()?.copying()?;
@@ -121,7 +118,7 @@ impl Session {
         })
     }
 
-    /// A copy has ended, and may be asked about.
+    /// Keeps the result of a copy for RECEIVE COPY STATUS.
     pub(super) fn remember_copy(
         &mut self,
         unit: UnitName,
@@ -133,7 +130,7 @@ impl Session {
         }
     }
 
-    /// What is known of a copy: one at work, or one that has ended and was not asked about yet.
+    /// The status of a copy that is in progress, or whose result was not returned yet.
     pub(super) fn copy_status(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
         let jobs = self.commands.iter().filter_map(|(_, work)| work.job());
         let at_work = jobs.filter(|job| job.name == unit).find_map(|job| {
@@ -144,7 +141,7 @@ impl Session {
     }
 }
 
-/// What the initiator may not do itself is not done for it.
+/// The initiator has no permission to use the disk itself.
 const NOT_ALLOWED: Sense = Sense::new(
     SenseKey::COPY_ABORTED,
     AdditionalSense::THIRD_PARTY_DEVICE_FAILURE,

@@ -1,9 +1,8 @@
-//! A command at work: which request of a disk comes next, and what its ending means.
+//! The disk requests of one SCSI command, one after the other.
 //!
-//! A [`Job`] is asked for its next request and told how it ended; who hands requests over and waits
-//! is `execute`. What must be one step among all writes (COMPARE AND WRITE, ORWRITE) goes through
-//! the gate that all protocols share. What endings mean stands in `outcome`, what EXTENDED COPY
-//! does in `copying`.
+//! A [`Job`] makes the next request, and takes the result of the last one (`outcome`). `execute`
+//! submits the requests. COMPARE AND WRITE and ORWRITE are atomic among all writes: they pass the
+//! gate that all protocols share. `copying` has the requests of EXTENDED COPY.
 
 pub(super) mod copying;
 mod outcome;
@@ -21,68 +20,68 @@ use crate::context::CommandContext;
 use crate::counters::Counters;
 use copying::Copying;
 
-/// A command at work.
+/// A SCSI command that makes requests of disks.
 pub(super) struct Job {
-    /// Where its logical unit stood in the session's list when it began: good enough to choose a
-    /// format of sense.
+    /// Index of its logical unit in the session's list when the command began. It chooses the
+    /// format of sense data.
     pub(super) at: usize,
     pub(super) name: UnitName,
     block_bytes: u32,
     max_transfer_bytes: u32,
     work: JobWork,
-    /// How much data the command moves, for the residual.
+    /// Length of the command's data in bytes, for the residual.
     pub(super) moved: u32,
-    /// Its data, where it is kept.
+    /// The command's data, if the job keeps it.
     pub(super) data: Option<Buf>,
-    /// What is written instead of the data: a pattern, the outcome of ORWRITE, or what is copied.
+    /// Data that the job writes instead: a pattern, the result of ORWRITE, or copied blocks.
     pub(super) made: Option<Buf>,
     step: u8,
-    /// How often ORWRITE found that the blocks had changed.
+    /// Attempts of ORWRITE that found changed blocks.
     tries: u16,
-    /// Blocks, or extents, that are done.
+    /// Blocks, or extents, that are complete.
     done: u32,
     /// Blocks of the request that is in progress.
     piece: u32,
 }
 
-/// What is to be done.
+/// The work of a job.
 pub(super) enum JobWork {
-    /// By the job's disk.
+    /// An operation of the job's disk.
     Disk(DiskOperation),
-    /// From disk to disk.
+    /// A copy from disk to disk.
     Copy(Box<Copying>),
 }
 
-/// How a job ends.
+/// The result of a job.
 pub(super) enum End {
     Good,
-    /// With a read's data.
+    /// Success, with the data of a read.
     Data(Loan),
     Failed(Failure),
 }
 
-/// What a request of a job moves.
+/// The data that a request of a job moves.
 #[derive(Clone, Copy)]
 pub(super) enum Moves {
     Nothing,
     /// The command's data.
     Data,
-    /// What was made of it.
+    /// Data that the job has made.
     Made,
-    /// What is read, for the initiator or for the job itself.
+    /// Data of a read, for the initiator or for the job itself.
     Read,
-    /// What is read, into what is made: to be written elsewhere.
+    /// Data of a read into the job's buffer, to be written elsewhere.
     ReadToCopy,
 }
 
 /// One request of a job.
 #[derive(Clone, Copy)]
 pub(super) struct JobRequest {
-    /// Of which disk.
+    /// The disk.
     pub(super) disk: UnitName,
     pub(super) operation: Operation,
     pub(super) extent: Extent,
-    /// How many bytes the blocks have.
+    /// Length of the extent in bytes.
     pub(super) bytes: usize,
     pub(super) moves: Moves,
 }
@@ -108,7 +107,7 @@ impl Job {
         }
     }
 
-    /// Counts for the health log what the initiator reads or writes, as NVMe counts it.
+    /// Counts the data that the initiator reads or writes in the health log, as NVMe does.
     pub(super) fn count_in(&self, counters: &Counters) {
         let bytes = |extent: &Extent| u64::from(extent.blocks) * u64::from(self.block_bytes);
         let JobWork::Disk(operation) = &self.work else {
@@ -131,8 +130,8 @@ impl Job {
         }
     }
 
-    /// The initiator has only so much data: as many whole blocks are written. False when that is
-    /// none.
+    /// Limits a write to the whole blocks in `bytes`, which is all that the initiator has. False:
+    /// there is no whole block.
     pub(super) fn limit_to(&mut self, bytes: u32) -> bool {
         let blocks = bytes / self.block_bytes;
         let JobWork::Disk(operation) = &mut self.work else {
@@ -153,7 +152,7 @@ impl Job {
         }
     }
 
-    /// The copy that the job is, if it is one.
+    /// The copy, if the job is one.
     pub(super) fn copying(&self) -> Option<&Copying> {
         match &self.work {
             JobWork::Copy(copying) => Some(copying),
@@ -167,7 +166,7 @@ impl Job {
         of_copy.unwrap_or(self.name)
     }
 
-    /// How the command stands towards reservations of others.
+    /// The kind of access, which reservations of others may forbid.
     pub(super) fn access(&self) -> Access {
         match &self.work {
             JobWork::Disk(DiskOperation::Read { .. } | DiskOperation::Verify { .. }) => {
@@ -186,7 +185,7 @@ impl Job {
         blocks as usize * self.block_bytes as usize
     }
 
-    /// Prepares what is used more than once. False: there is no memory for it.
+    /// Keeps the data that the job uses more than once. False: there is no memory for it.
     pub(super) fn prepare(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -207,7 +206,7 @@ impl Job {
         true
     }
 
-    /// One block again and again, as far as it is written at once; or nothing, for zeroes.
+    /// Repeats the block of WRITE SAME up to the length of one request. Zeroes need no buffer.
     fn make_pattern(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -320,7 +319,7 @@ const FLUSH: Step = (
     Extent { lba: 0, blocks: 0 },
     Moves::Nothing,
 );
-/// VERIFY reads so much at a time.
+/// Bytes that VERIFY reads at a time.
 const VERIFY_BYTES: u32 = 128 << 10;
-/// WRITE SAME writes so much at a time.
+/// Bytes that WRITE SAME writes at a time.
 const PATTERN_BYTES: u32 = 64 << 10;

@@ -1,14 +1,14 @@
-//! Commands that end early, of this session and of others, and the answer to who asked for it when
-//! all are quiet.
+//! Task management: aborts of commands of this session and of others, and the answer when all of
+//! these commands have ended.
 //!
-//! A command that is at its disk ends there first: nothing is cancelled while the kernel owns a
-//! buffer. One that the disk does not end in time is abandoned: it ends without the disk, which
-//! gets no new request before it has ended this one (`disk::Barrier`). So who waits is answered
-//! within a bounded time, and what it is told is true: nothing of an aborted command is seen to
-//! happen after the answer. Who loses a command because of another initiator is told so (TASK
-//! ABORTED: the Control mode page says TAS), and by a unit attention what happened. A cold reset is
-//! for initiators as if the target had been switched off and on: when all commands are quiet, all
-//! sessions end.
+//! A request at a disk is not cancelled: the kernel may own its buffer. The command ends when the
+//! disk has ended the request. After a deadline the command is abandoned and ends without the disk.
+//! The disk then gets no new request before it has ended the abandoned one (`disk::Barrier`). So
+//! the answer comes within a bounded time, and no effect of an aborted command is visible after it.
+//!
+//! An initiator that loses a command because of another initiator gets TASK ABORTED (the Control
+//! mode page sets TAS) and a unit attention. After a cold reset all sessions end, as if the target
+//! had been switched off and on.
 //!
 //! Source: RFC 7143, section 11.5 "Task Management Function Request"; SAM-5, "Task management
 //! functions" and "Aborting commands".
@@ -24,17 +24,17 @@ use fabrix_proto::scsi::unit::{Answer, Failure};
 use fabrix_proto::{Claim, Settled, Slot};
 
 use super::context::SessionCarrier;
-use super::session::{AbortAnswer, Managing, Session, Who, Work, number};
+use super::session::{AbortAnswer, Managing, Requester, Session, Work, number};
 use crate::command_table::Waiting;
 use crate::context::CommandContext;
 use crate::disk::{DiskView, PendingChange, Stop, Why};
 use crate::registry::ConnectionOrder;
 
-/// A command that is to end, and how: without a word, or with an answer.
-type Doomed = (Slot, Option<Answer>);
+/// A command to abort, and its answer. None: no answer.
+type Abort = (Slot, Option<Answer>);
 
 impl Session {
-    /// Tasks are to be managed.
+    /// Carries out a task management function.
     pub(super) fn manage(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -43,12 +43,12 @@ impl Session {
         referenced: Option<Slot>,
     ) {
         let unit = number(lun).and_then(|lun| self.units.index(lun));
-        let mut who = Who::Initiator(id);
-        let (doomed, pending_changes) = match function {
+        let mut requester = Requester::Initiator(id);
+        let (aborts, pending_changes) = match function {
             TaskFunction::ABORT_TASK => (silently(referenced), Vec::new()),
             TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
                 if function == TaskFunction::TARGET_COLD_RESET {
-                    who = Who::ColdReset(id, None);
+                    requester = Requester::ColdReset(id, None);
                 }
                 let pending_changes = (0..self.units.list.len()).map(|unit| self.reset(unit));
                 (
@@ -64,7 +64,7 @@ impl Session {
                 let Some(unit) = unit else {
                     return answer(context, id, TaskManagementOutcome::NoSuchLun);
                 };
-                let mut doomed = silently(commands(context, |other| number(other) == number(lun)));
+                let mut aborts = silently(commands(context, |other| number(other) == number(lun)));
                 let pending_change = match function {
                     TaskFunction::LOGICAL_UNIT_RESET => Some(self.reset(unit)),
                     TaskFunction::CLEAR_TASK_SET => {
@@ -74,22 +74,23 @@ impl Session {
                     _ => None,
                 };
                 if pending_change.is_some() {
-                    self.doom_copies(unit, &mut doomed);
+                    self.abort_copies(unit, &mut aborts);
                 }
-                (doomed, pending_change.into_iter().collect())
+                (aborts, pending_change.into_iter().collect())
             }
         };
-        self.begin_managing(context, who, doomed, pending_changes);
+        self.begin_managing(context, requester, aborts, pending_changes);
     }
 
-    /// Resets a unit for all; the commands of others end by and by.
+    /// Resets a unit for all sessions. The change is over when the commands of the others have
+    /// ended.
     fn reset(&self, unit: usize) -> PendingChange {
         let state = &self.units.list[unit].state;
         state.reset();
         PendingChange::stop_others(state, &self.me, Why::Reset)
     }
 
-    /// Another connection wants the commands at one disk to end.
+    /// Aborts the commands at one disk, for another connection.
     pub(super) fn stop(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -107,58 +108,57 @@ impl Session {
                 .add(Attention::CommandsCleared);
         }
         let aborted = |slot| (slot, Some(Answer::status(Status::TASK_ABORTED)));
-        let mut doomed = slots.into_iter().map(aborted).collect();
-        self.doom_copies(at, &mut doomed);
-        self.begin_managing(context, Who::Other(stop), doomed, Vec::new());
+        let mut aborts = slots.into_iter().map(aborted).collect();
+        self.abort_copies(at, &mut aborts);
+        self.begin_managing(context, Requester::Other(stop), aborts, Vec::new());
     }
 
-    /// Copies that other logical units were asked for have commands of ours at this one: those end
-    /// with the others, and the copies with them. Their initiator is told so, because nobody has
-    /// aborted what it sent.
-    fn doom_copies(&self, unit: usize, doomed: &mut Vec<Doomed>) {
+    /// Adds the copies of other logical units that still use this one. Their initiator gets an
+    /// answer, because it has not aborted them itself.
+    fn abort_copies(&self, unit: usize, aborts: &mut Vec<Abort>) {
         let copies = self.copies_at(self.units.list[unit].name());
         for slot in copies {
-            if doomed.iter().all(|(other, _)| *other != slot) {
-                doomed.push((slot, Some(Failure::CopyAborted.answer())));
+            if aborts.iter().all(|(other, _)| *other != slot) {
+                aborts.push((slot, Some(Failure::CopyAborted.answer())));
             }
         }
     }
 
-    /// Ends commands, and remembers who waits for that.
+    /// Aborts commands, and keeps the request until they have ended.
     fn begin_managing(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
-        who: Who,
-        doomed: Vec<Doomed>,
+        requester: Requester,
+        aborts: Vec<Abort>,
         pending_changes: Vec<PendingChange>,
     ) {
         let at_disk = |slot: &Slot| self.is_at_disk(*slot);
-        let slots = doomed.iter().map(|(slot, _)| *slot);
-        // Others do not wait for what an initiator may never send: it may be a dead one that is
-        // being fenced.
-        let waits_for = match who {
-            Who::Initiator(_) | Who::ColdReset(..) => slots.collect(),
-            Who::Other(_) | Who::Connection => slots.filter(at_disk).collect(),
+        let slots = aborts.iter().map(|(slot, _)| *slot);
+        // Other connections do not wait for data of this initiator: it may be a dead one that they
+        // fence.
+        let waits_for = match requester {
+            Requester::Initiator(_) | Requester::ColdReset(..) => slots.collect(),
+            Requester::Other(_) | Requester::Connection => slots.filter(at_disk).collect(),
         };
         self.managing.push(Managing {
-            who,
+            requester,
             waits_for,
             pending_changes,
             until: context.shard.now() + context.local.shared.deadlines.quiet,
         });
-        for (slot, answer) in doomed {
+        for (slot, answer) in aborts {
             self.abort(context, slot, answer);
         }
         self.answer_managed(context);
     }
 
-    /// Ends all commands without an answer.
+    /// Aborts all commands without an answer.
     pub(super) fn abort_all(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
         let all = silently(commands(context, |_| true));
-        self.begin_managing(context, Who::Connection, all, Vec::new());
+        self.begin_managing(context, Requester::Connection, all, Vec::new());
     }
 
-    /// Ends commands that a disk has not ended in time.
+    /// Abandons commands that a disk has not ended in time.
     pub(super) fn end_overdue<C: SessionCarrier>(&mut self, context: &mut CommandContext<'_, C>) {
         let now = context.shard.now();
         let overdue = self.managing.iter().filter(|it| it.until <= now);
@@ -247,7 +247,7 @@ impl Session {
         self.answer_managed(context);
     }
 
-    /// Answers, or lets go, those who have waited long enough.
+    /// Answers the requests whose commands have ended, and drops them.
     pub(super) fn answer_managed(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
         self.managing.retain_mut(|managing| {
             managing
@@ -256,9 +256,9 @@ impl Session {
             if !managing.waits_for.is_empty() || !managing.pending_changes.is_empty() {
                 return true;
             }
-            match &mut managing.who {
-                Who::Initiator(id) => answer(context, *id, TaskManagementOutcome::Complete),
-                Who::ColdReset(id, untold) => {
+            match &mut managing.requester {
+                Requester::Initiator(id) => answer(context, *id, TaskManagementOutcome::Complete),
+                Requester::ColdReset(id, untold) => {
                     let sessions = &context.local.shared.sessions;
                     let untold = untold.get_or_insert_with(|| sessions.others(&self.me.place));
                     untold.retain(|place| place.send(ConnectionOrder::Close(COLD_RESET)).is_err());
@@ -268,7 +268,7 @@ impl Session {
                     answer(context, *id, TaskManagementOutcome::Complete);
                     self.dismissed = true;
                 }
-                Who::Other(_) | Who::Connection => {}
+                Requester::Other(_) | Requester::Connection => {}
             }
             false
         });
@@ -278,18 +278,18 @@ impl Session {
 /// Why all sessions end at a TARGET COLD RESET.
 pub(super) const COLD_RESET: &str = "an initiator has reset the target";
 
-/// Without an answer.
-fn silently(slots: impl IntoIterator<Item = Slot>) -> Vec<Doomed> {
+/// Aborts without an answer.
+fn silently(slots: impl IntoIterator<Item = Slot>) -> Vec<Abort> {
     slots.into_iter().map(|slot| (slot, None)).collect()
 }
 
-/// The commands in progress at the units that are wanted.
+/// The commands in progress at the logical units that `filter` accepts.
 fn commands(
     context: &CommandContext<'_, impl SessionCarrier>,
-    wanted: impl Fn(Lun) -> bool,
+    filter: impl Fn(Lun) -> bool,
 ) -> Vec<Slot> {
     let all = context.stream.endpoint().commands();
-    let all = all.filter(|(_, lun)| wanted(*lun));
+    let all = all.filter(|(_, lun)| filter(*lun));
     all.map(|(slot, _)| slot).collect()
 }
 

@@ -1,12 +1,13 @@
 //! iSCSI for disks: one task per connection, which is one session.
 //!
-//! A `connection` logs in and lives, a `session` has commands in progress (`waiting`: those that
-//! wait for a disk), and `commands` says what becomes of each. A `job` is what disks do for a
-//! command, `execute` hands its requests to them, `copy` finds the disks of EXTENDED COPY,
-//! `management` ends commands early, `access` says who may log in, `targets` to which target. What
-//! initiators are told of disks stands in `units`, and which sessions there are in `sessions`.
-//! `tcp` makes connections of sockets: no other file here knows what carries PDUs. What bytes and
-//! commands mean is `proto`'s.
+//! - `connection`: the login and the end of a connection. `sessions`: the list of all sessions.
+//! - `session`: the commands in progress. `commands`: their first step. `waiting`: those at a disk.
+//! - `job`: the disk requests of a command. `execute`: their submission. `copy`: EXTENDED COPY.
+//! - `management`: aborts and resets.
+//! - `access`: the proof of an initiator. `targets`: the targets that it may use.
+//! - `units`: disks as logical units. `tcp`: connections over sockets.
+//!
+//! `proto` knows the bytes of PDUs and commands. Only `tcp` knows what carries PDUs.
 
 pub(crate) mod access;
 mod commands;

@@ -68,27 +68,27 @@ impl Work {
     }
 }
 
-/// Somebody who waits for commands to be quiet.
+/// A request that waits for commands to end.
 pub(super) struct Managing {
-    pub(super) who: Who,
-    /// Of this session.
+    pub(super) requester: Requester,
+    /// Commands of this session.
     pub(super) waits_for: Vec<Slot>,
-    /// Those of others.
+    /// Commands of other sessions.
     pub(super) pending_changes: Vec<PendingChange>,
     /// When commands of this session that are still at a disk are abandoned.
     pub(super) until: Nanos,
 }
 
 /// Who waits.
-pub(super) enum Who {
-    /// The initiator, for an answer.
+pub(super) enum Requester {
+    /// The initiator: it gets an answer.
     Initiator(ManagementId),
-    /// The same, after a cold reset: all other sessions end first, those that have not been told
-    /// yet in the list.
+    /// The initiator, by a cold reset: all other sessions end first. The list has those that have
+    /// no order to end yet.
     ColdReset(ManagementId, Option<Vec<ConnectionAddress>>),
-    /// Another connection: it sees when this is dropped.
+    /// Another connection: it sees the drop of this value.
     Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
-    /// The connection: it answers a logout when no command is left.
+    /// This connection: it answers a Logout when no command is in progress.
     Connection,
 }
 

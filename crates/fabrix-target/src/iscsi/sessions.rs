@@ -35,11 +35,11 @@ struct Entry {
 
 /// What becomes of a session that wants to begin.
 pub(super) enum Entering {
-    /// It has this number.
+    /// The session has this number.
     Entered(NonZeroU16),
-    /// An older one is to end first.
+    /// An older session has to end first.
     Occupied(ConnectionAddress),
-    /// All numbers are taken.
+    /// All numbers are in use.
     Full,
 }
 
@@ -51,13 +51,13 @@ impl Sessions {
         }
     }
 
-    /// Sessions now.
+    /// Number of sessions.
     pub(crate) fn len(&self) -> usize {
         lock(&self.inner).list.len()
     }
 
-    /// Takes a session in, unless an older one with the same identity is still there. Discovery
-    /// sessions replace none.
+    /// Adds a session, unless an older one with the same identity has not ended. Discovery sessions
+    /// replace none.
     pub(super) fn enter(&self, leading: &Leading, place: ConnectionAddress) -> Entering {
         let mut inner = lock(&self.inner);
         let older = |entry: &&Entry| {
@@ -73,7 +73,7 @@ impl Sessions {
             return Entering::Full;
         };
         let initiator = if leading.discovery {
-            // No login has this name, so it stands in nobody's way.
+            // No login has this name, so the entry blocks none.
             Box::default()
         } else {
             leading.initiator.clone()
@@ -88,7 +88,7 @@ impl Sessions {
         Entering::Entered(tsih)
     }
 
-    /// Where all other sessions of a session's target live.
+    /// Addresses of all other sessions of the same target.
     pub(super) fn others(&self, mine: &ConnectionAddress) -> Vec<ConnectionAddress> {
         let inner = lock(&self.inner);
         let mine = inner.list.iter().find(|entry| entry.place.is(mine));
@@ -98,7 +98,7 @@ impl Sessions {
         others.map(|entry| entry.place.clone()).collect()
     }
 
-    /// A session has ended.
+    /// Removes a session that has ended.
     pub(super) fn leave(&self, tsih: NonZeroU16) {
         lock(&self.inner).list.retain(|entry| entry.tsih != tsih);
     }

@@ -1,18 +1,18 @@
-//! A disk's status in SCSI's words: one table.
+//! The SCSI failures that a disk's statuses mean.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::scsi::unit::Failure;
 
 use crate::channels::Unreached;
 
-/// How an operation failed; none if it did not.
+/// The failure that a disk's status means. None: success.
 pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {
     Some(match status {
         DiskStatus::Ok => return None,
         DiskStatus::OutOfRange => Failure::OutOfRange,
         DiskStatus::ReadOnly => Failure::WriteProtected,
         DiskStatus::MediaRead => Failure::Read(None),
-        // A degraded disk has lost a flush: no later one can be believed.
+        // A degraded disk has lost a flush, so no later one can be trusted.
         DiskStatus::MediaWrite | DiskStatus::Degraded => Failure::Write(None),
         DiskStatus::NoSpace => Failure::NoSpace,
         DiskStatus::CompareFailed => Failure::Miscompare(0),
@@ -22,7 +22,7 @@ pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {
     })
 }
 
-/// How a request fails that does not reach its disk.
+/// The failure of a request that does not reach its disk.
 pub(super) const fn unreached(why: Unreached) -> Failure {
     match why {
         Unreached::Gone => Failure::Gone,

@@ -8,7 +8,7 @@ use fabrix_proto::iscsi::pdu::LoginStatus;
 use super::access::Initiators;
 use super::units::Units;
 
-/// A target, and who may log in.
+/// A target, and its access rules.
 pub(crate) struct IscsiTarget {
     pub(crate) initiators: Initiators,
     pub(crate) units: Arc<Units>,
@@ -37,12 +37,12 @@ impl IscsiTargets {
         self.0.iter()
     }
 
-    /// The target that a session is at. A discovery session without a target's name is at the first
+    /// The target of a session. A discovery session that names no target belongs to the first one
     /// that admits its initiator.
     ///
     /// # Errors
-    /// The status of the login that is refused. An initiator that no target admits does not hear
-    /// which targets there are.
+    /// The status of the refused login. An initiator that no target admits does not learn which
+    /// targets exist.
     pub(super) fn admit(&self, leading: &Leading) -> Result<&IscsiTarget, LoginStatus> {
         let admits = |target: &&IscsiTarget| target.initiators.admit(&leading.initiator);
         let admitting = self.iter().find(admits).ok_or(LoginStatus::FORBIDDEN)?;
@@ -54,7 +54,7 @@ impl IscsiTargets {
         Some(named).filter(admits).ok_or(LoginStatus::FORBIDDEN)
     }
 
-    /// Why a session has to end that is admitted no more.
+    /// The reason for the end of a session that is not admitted any more.
     pub(super) fn why_not(&self, leading: &Leading) -> &'static str {
         let name = leading.target.as_deref();
         let is_here = name.is_none_or(|name| self.iter().any(|target| target.name() == name));
@@ -64,8 +64,8 @@ impl IscsiTargets {
         }
     }
 
-    /// The targets of which a session may be told: those that admit its initiator and ask for what
-    /// it has proved, or for nothing.
+    /// The targets that SendTargets shows: those that admit the initiator, and ask for the proof
+    /// that it has given or for none.
     pub(super) fn shown(&self, leading: &Leading) -> impl Iterator<Item = &IscsiTarget> {
         let here = self.admit(leading).ok();
         let proved = here.and_then(|here| here.initiators.chap.as_ref());

@@ -1,7 +1,7 @@
-//! Disks as logical units: what initiators are told of them.
+//! Disks as logical units, with the properties that initiators see.
 //!
-//! A [`Units`] is a snapshot, immutable and replaced whole. What connections share about each disk,
-//! and change, is in [`disk`](crate::disk).
+//! A [`Units`] is immutable, and a change replaces it whole. [`disk`](crate::disk) has the state of
+//! a disk that connections share and change.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{IscsiTargetConfig, Limits};
 
 /// TargetPortalGroupTag: there is one group.
 pub(super) const PORTAL_GROUP_TAG: u16 = 1;
-/// Blocks that COMPARE AND WRITE handles at once; VMFS asks for one.
+/// Blocks that COMPARE AND WRITE handles at once. VMFS needs one.
 const COMPARE_AND_WRITE_BLOCKS: u32 = 128;
 
 /// The logical units of a target at one moment.
@@ -29,7 +29,7 @@ pub(crate) struct Units {
     pub(super) luns: Vec<u16>,
 }
 
-/// A logical unit, wherever it stands in the list. Another disk under its number has another name.
+/// The identity of a logical unit. Another disk under the same number has another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnitName {
     pub(super) lun: u16,
@@ -68,15 +68,15 @@ impl Units {
         self.target.ports[0].id
     }
 
-    /// Where the unit stands now, if it is still there.
+    /// Index of the unit in the list, if it is still exported.
     pub(super) fn find(&self, name: UnitName) -> Option<usize> {
         let at = self.index(name.lun);
         at.filter(|at| self.list[*at].name() == name)
     }
 
-    /// Where logical unit `lun` stands in the list.
+    /// Index of logical unit `lun` in the list.
     pub(super) fn index(&self, lun: u16) -> Option<usize> {
-        // Numbers are dense unless somebody removed one: then they are still sorted.
+        // Numbers are dense until one is removed. They are always sorted.
         match self.luns.get(usize::from(lun)) {
             Some(found) if *found == lun => Some(usize::from(lun)),
             _ => self.luns.binary_search(&lun).ok(),
@@ -85,14 +85,14 @@ impl Units {
 }
 
 impl Unit {
-    /// A session's view before it has used the unit: it is to be told that it is new.
+    /// A session's view of the unit before the first command, with the unit attention POWER ON.
     pub(super) fn disk_view(&self) -> DiskView {
         let mut disk_view = DiskView::new(&self.state);
         disk_view.attentions.add(Attention::PowerOn);
         disk_view
     }
 
-    /// Another disk has another name.
+    /// The identity of the unit.
     pub(super) fn name(&self) -> UnitName {
         UnitName {
             lun: self.lun,
@@ -116,7 +116,7 @@ fn target(config: &IscsiTargetConfig) -> Target {
     }
 }
 
-/// A disk's geometry and promises in SCSI's words.
+/// A disk's geometry and properties as SCSI reports them.
 fn unit(config: &IscsiTargetConfig, limits: &Limits, disk: &ExportedDisk) -> Disk {
     let device = disk.device();
     let (geometry, identity) = (device.geometry(), device.identity());

@@ -1,8 +1,7 @@
-//! An admin queue: the controller of `proto`, its held requests, and the data its commands move.
+//! An admin queue: the controller of `proto`, its held requests, and the data of its commands.
 //!
-//! Knows which admin command waits for data; what commands mean is in
-//! `fabrix_proto::nvme::controller`, and what the queue hears of disks in `disks`. Stopping the I/O
-//! queues is the connection's part: this file only says that it is time.
+//! `fabrix_proto::nvme::controller` executes the commands. `disks` has the notices of disks. The
+//! connection stops the I/O queues when this file says so.
 
 mod disks;
 
@@ -29,7 +28,7 @@ use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
 
-/// What a command of the admin queue means for the rest of the controller.
+/// The consequence of an admin command for the rest of the controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     /// Nothing.
@@ -52,20 +51,20 @@ pub(crate) struct Admin {
     held: Vec<(Claim, ())>,
     /// A reset or shutdown waits for the I/O queues to end.
     quiescing: bool,
-    /// I/O queues are ending, and the last has not said so yet.
+    /// True until the last I/O queue has ended.
     has_ending_queues: bool,
     retired: bool,
-    /// The host was told that what is acknowledged is durable.
+    /// The host has read that there is no volatile cache.
     told_of_no_cache: bool,
-    /// This connection, as disks know it.
+    /// This connection as a member of disks' state.
     me: Member,
-    /// The disks of whose reservations the host is told, by namespace.
+    /// Views of the disks whose reservation notices the host gets, by namespace.
     disk_views: Vec<(u32, DiskView)>,
     /// Commands that wait until what they change is stored.
     persisting: Vec<(Claim, Vec<PendingChange>)>,
 }
 
-/// The limits of I/O commands that hosts are told.
+/// The limits of I/O commands.
 pub(crate) const fn io_limits(most: &Limits) -> IoLimits {
     IoLimits {
         max_transfer_bytes: most.max_transfer_bytes,
@@ -75,7 +74,7 @@ pub(crate) const fn io_limits(most: &Limits) -> IoLimits {
     }
 }
 
-/// The limits of a controller whose host may send so much data within a command.
+/// The limits of a controller.
 pub(crate) const fn controller_limits(most: &Limits, in_capsule_bytes: u32) -> ControllerLimits {
     ControllerLimits {
         io: io_limits(most),
@@ -117,7 +116,7 @@ impl Admin {
         self.controller.controller_id()
     }
 
-    /// Whose it is.
+    /// NQN of the host.
     pub(crate) fn host(&self) -> &fabrix_proto::nvme::nqn::Nqn {
         self.controller.host()
     }
@@ -127,12 +126,12 @@ impl Admin {
         self.controller.is_ready() && !self.quiescing
     }
 
-    /// When `expired` is to be called.
+    /// Time of the next call of `expired`.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         self.controller.deadline()
     }
 
-    /// Whether the host has been silent for too long.
+    /// Whether the keep-alive has expired.
     pub(crate) fn expired(&mut self, now: Nanos) -> bool {
         if self.traffic.take() {
             self.controller.io_commands_came(now);
@@ -140,12 +139,12 @@ impl Admin {
         self.controller.check_keep_alive(now)
     }
 
-    /// True the first time: the controller is to be taken out of the registry.
+    /// True the first time: the caller removes the controller from the registry.
     pub(crate) fn retire(&mut self) -> bool {
         !std::mem::replace(&mut self.retired, true)
     }
 
-    /// A command has come.
+    /// Handles a command.
     pub(crate) fn command(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -173,7 +172,7 @@ impl Admin {
         (settled, After::Nothing)
     }
 
-    /// The data that a command waited for is here.
+    /// All data that a command fetched has arrived.
     pub(crate) fn fetched(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -195,7 +194,7 @@ impl Admin {
         after
     }
 
-    /// Carries a command out: `data_bytes` of `data` are the host's.
+    /// Executes a command with `data_bytes` of `data` from the host.
     fn execute(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -211,7 +210,7 @@ impl Admin {
                 After::Nothing,
             );
         };
-        // A page is built in memory that others have used: nothing of theirs may leave with it.
+        // Other requests have used the page's memory: none of their bytes may be sent.
         page.bytes_mut()[..page_bytes].fill(0);
         let health = context.local.shared.health();
         let timing = context.local.shared.timing(context.shard.now());
@@ -221,7 +220,7 @@ impl Admin {
             self.controller.record_error(&error);
         }
         let now = Nanos(context.shard.now().0);
-        // Late as this command may be, the host has lived if it has used its I/O queues meanwhile.
+        // I/O commands since the last check count as a keep-alive, however late this command is.
         let _ends_below = self.expired(now);
         self.hear(context);
         if let Some(held) = self.controller.forgotten(entry.command_id.get()) {
@@ -250,7 +249,7 @@ impl Admin {
         (settled, after)
     }
 
-    /// Does what the controller says that a command comes to; `page` is what it has written.
+    /// Carries out the result of a command. `page` has the data that the controller has written.
     fn carry_out(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -302,7 +301,7 @@ impl Admin {
         (settled, After::Nothing)
     }
 
-    /// Answers an event request that the controller held until now: its status, and the event.
+    /// Answers a held event request with a status and an event.
     fn answer_held(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -317,10 +316,10 @@ impl Admin {
         context.complete(claim, CompletionEntry::new(status, u64::from(event)), 0);
     }
 
-    /// Takes the view of what is announced now, and tells the host what is different.
+    /// Takes over the announced catalog, and reports the differences to the host.
     ///
     /// # Errors
-    /// The controller must end: the sentence says why.
+    /// The controller has to end, for the reason in the sentence.
     pub(crate) fn refresh(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -345,20 +344,19 @@ impl Admin {
         Ok(())
     }
 
-    /// Answers held event requests that have something to say.
+    /// Answers held event requests for which there are events.
     fn tell_events(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         while let Some((held, event)) = self.controller.poll_event() {
             self.answer_held(context, held, (Status::SUCCESS, event));
         }
     }
 
-    /// The I/O queues were told to end, and `quiesced` will say that they have.
+    /// The I/O queues have orders to end. `quiesced` follows.
     pub(crate) fn queues_are_ending(&mut self) {
         self.has_ending_queues = true;
     }
 
-    /// Whether something that was begun is not over: a command's data, or an I/O queue that is
-    /// ending.
+    /// Whether a command waits for data or for storing, or an I/O queue has not ended yet.
     pub(crate) fn is_busy(&self) -> bool {
         !self.fetching.is_empty() || !self.persisting.is_empty() || self.has_ending_queues
     }
@@ -368,7 +366,7 @@ impl Admin {
         self.has_ending_queues
     }
 
-    /// No I/O queue is left, and no disk works for one: the reset or shutdown is complete.
+    /// All I/O queues have ended, with their requests at disks: the reset or shutdown is complete.
     pub(crate) fn quiesced(&mut self) {
         self.has_ending_queues = false;
         if std::mem::take(&mut self.quiescing) {
@@ -377,14 +375,14 @@ impl Admin {
     }
 }
 
-/// The ids whose namespaces are not what they were, or not there any more, or new.
+/// Ids of namespaces that have changed, or are new, or are gone.
 fn changed<'a>(old: &'a Authorized, new: &'a Authorized) -> impl Iterator<Item = u32> + 'a {
     let differ = move |nsid: &u32| old.namespace(*nsid) != new.namespace(*nsid);
     let all = old.namespaces().iter().chain(new.namespaces());
     all.map(|namespace| namespace.nsid).filter(differ)
 }
 
-/// When commands that are timed from now on for so long are timed no more; zero seconds: at once.
+/// The time until which commands are timed. Zero seconds: timing ends at once.
 fn timed_until(context: &CommandContext<'_, impl Queue>, seconds: u32) -> fabrix_rt::Nanos {
     match seconds {
         0 => fabrix_rt::Nanos(0),
@@ -400,8 +398,8 @@ fn asks_for_cache(entry: &SubmissionEntry) -> bool {
     )
 }
 
-/// How a held event request is answered that is aborted.
+/// The answer to an aborted event request.
 const ABORTED: (Status, u32) = (Status::ABORT_REQUESTED, 0);
-/// Hosts read VWC when they connect and not again: this one would not flush what it has to flush.
+/// Hosts read VWC once, when they connect. This host would never flush the new disk.
 const TOLD_OF_NO_CACHE: &str = "a disk with a volatile cache was added, and the host was told that there is none; \
                                 it reads the truth when it connects again";

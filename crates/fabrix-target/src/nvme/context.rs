@@ -1,4 +1,4 @@
-//! How commands of a host are answered, and how their data is asked for.
+//! Answers to commands of a host, and requests for their data.
 
 use fabrix_proto::nvme::queue::{ControllerEvent, ControllerQueue};
 use fabrix_proto::nvme::spec::{CompletionEntry, Status};
@@ -8,7 +8,7 @@ use fabrix_transport::{Connection, Outgoing};
 
 use crate::context::{CommandContext, copy_lent};
 
-/// A connection that carries a queue: what a transport has to be for the commands of this folder.
+/// A connection that carries a queue. The commands of this folder are generic over it.
 pub(crate) trait Queue:
     Connection<Event = ControllerEvent> + ControllerQueue<Lent = Lent> + 'static
 {
@@ -44,7 +44,7 @@ impl<Q: Queue> CommandContext<'_, Q> {
         self.stream.answer(claim, entry, bytes, Some(lent))
     }
 
-    /// The same from a copy, which stays as it is until it is sent.
+    /// Does the same from a copy, which does not change before it is sent.
     #[inline(never)]
     fn answer_copied(&mut self, claim: Claim, lent: &Lent, bytes: u32) -> Settled {
         match copy_lent(self.shard, lent) {
@@ -66,7 +66,8 @@ impl<Q: Queue> CommandContext<'_, Q> {
         }
     }
 
-    /// Makes room for a write's data and asks the host for it; false: there is no memory for it.
+    /// Makes room for a write's data, and asks the host for it. False: there is no memory for the
+    /// data.
     pub(crate) fn fetch_data(&mut self, slot: Slot, bytes: u32) -> bool {
         let has_room = self.make_room(slot, bytes);
         if has_room {

@@ -1,8 +1,7 @@
 //! One command of an I/O queue, from its submission entry to its answer.
 //!
-//! The second half of `io`: what each command asks of the disk, and what its ending means. The
-//! table of slots, and the order in which things happen to it, is in `io`; fused pairs are in
-//! `fused`.
+//! The second half of `io`: the disk requests of each command, and their results. `io` has the
+//! table of commands, `fused` the fused pairs.
 
 use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
@@ -21,13 +20,13 @@ use crate::counters::Counters;
 use crate::disk::DiskId;
 use crate::local::Local;
 
-/// How the disk took a request.
+/// The disk's first answer to a request.
 pub(crate) enum Submitted {
     Done(DiskStatus, Loan),
     Pending,
-    /// No room: what the request would have written, if it had data.
+    /// The disk has no room. The data of the request, if it has any, comes back.
     Busy(Option<Buf>),
-    /// The disk cannot be reached from this shard, or is not what it was.
+    /// The disk cannot be opened on this shard, or its identity has changed.
     Refused(Status),
 }
 
@@ -120,7 +119,7 @@ fn outcome(shard: &mut Shard, submitted: Submit<'_>) -> Submitted {
 }
 
 impl IoQueue {
-    /// Asks the disk for what a command wants, now that its data is here.
+    /// Makes the requests of a command whose data has arrived.
     #[inline(always)]
     pub(crate) fn execute(
         &mut self,
@@ -142,7 +141,7 @@ impl IoQueue {
         }
     }
 
-    /// The same for all that is neither a plain read nor a write.
+    /// Does the same for commands that are neither plain reads nor writes.
     #[inline(never)]
     fn execute_other(
         &mut self,
@@ -254,7 +253,7 @@ impl IoQueue {
         };
         let bytes = command.bytes(blocks);
         match submit(context.local, context.shard, command.disk, request) {
-            // As every read of memory ends: its pages leave where they lie.
+            // Every read of memory ends here: its pages are sent from where they lie.
             Ok(Submit::Done(DiskStatus::Ok, Loan::Lent(lent))) => {
                 context.answer_lent(claim, lent, bytes)
             }
@@ -304,7 +303,7 @@ impl IoQueue {
             token,
         };
         match submit(context.local, context.shard, command.disk, request) {
-            // As most writes end: there is nothing to be remembered.
+            // Most writes end here: the table gets no entry.
             Ok(Submit::Done(status, _)) => self.end(context, claim, status),
             Ok(submitted) => {
                 let outcome = outcome(context.shard, submitted);
@@ -314,7 +313,7 @@ impl IoQueue {
         }
     }
 
-    /// Answers a command with what its disk says, which is all of it.
+    /// Answers a command with the status of its disk.
     fn end(
         &self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -347,8 +346,7 @@ impl IoQueue {
                 let status = compared(status, &loan, &context.bytes(data.as_ref())[..bytes]);
                 context.answer(claim, nvme_status(status))
             }
-            // The disk takes its time, and the receive buffer does not: keep what is to be
-            // compared.
+            // The receive buffer is used again before the disk answers: keep the data to compare.
             Submitted::Pending => {
                 let expected = context.keep(data);
                 self.commands
@@ -364,9 +362,8 @@ impl IoQueue {
         }
     }
 
-    /// Reads piece after piece, and drops what was read. What is left waits when the disk has no
-    /// room for the next piece, and when it has answered so many at once that others should have
-    /// their turn.
+    /// Reads piece after piece, and drops the data. The rest waits when the disk has no room, and
+    /// when the command has had its share of the turn.
     fn verify(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -413,8 +410,7 @@ impl IoQueue {
             return context.answer(claim, status);
         }
         if !deallocate {
-            // The other attributes are hints about access; there is nothing that we could do with
-            // them.
+            // The other attributes are hints about access, which no disk of ours uses.
             return context.answer(claim, Status::SUCCESS);
         }
         match context.keep(data) {
@@ -426,8 +422,8 @@ impl IoQueue {
         }
     }
 
-    /// Deallocates range after range until one is not done at once, or others should have their
-    /// turn.
+    /// Deallocates range after range, until the disk does not answer one at once or the command has
+    /// had its share of the turn.
     pub(crate) fn next_range(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -468,13 +464,13 @@ impl IoQueue {
     }
 }
 
-/// A hint may be ignored, and one that the disk cannot take is, as is one that it has no room for.
+/// Deallocation is a hint. A disk that does not support it, or has no room, ignores it.
 fn is_ignored(status: DiskStatus) -> bool {
     status == DiskStatus::Unsupported
 }
 
 impl Ranges {
-    /// First block and number of blocks of the next one.
+    /// First block and number of blocks of the next range.
     fn first(&self) -> Option<(u64, u32)> {
         let count = usize::from(self.count);
         let list = self.list.bytes();
@@ -492,7 +488,7 @@ fn finish_read(
     bytes: u32,
 ) -> Settled {
     if !status.is_ok() {
-        // Nothing of a failed read leaves: its buffer may hold another request's data.
+        // No byte of a failed read is sent: its buffer may hold another request's data.
         return context.answer(claim, nvme_status(status));
     }
     match loan {
@@ -518,5 +514,5 @@ fn compared(status: DiskStatus, loan: &Loan, expected: &[u8]) -> DiskStatus {
     }
 }
 
-/// Verify reads so much at a time.
+/// Bytes that Verify reads at a time.
 const VERIFY_BYTES: u32 = 128 << 10;

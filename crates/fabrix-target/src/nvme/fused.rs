@@ -1,7 +1,7 @@
 //! Compare and Write: two commands that follow each other in the queue and succeed or fail as one.
 //!
-//! Knows the order of the halves and waits for the data of both; what makes the pair atomic towards
-//! everybody else on the disk is `Operation::CompareAndWrite` of `block`.
+//! A pair starts when the data of both halves has arrived. `Operation::CompareAndWrite` of `block`
+//! makes it atomic among all writes of the disk.
 //!
 //! Source: NVM Express Base Specification 2.x, "Fused Operations"; NVM Command Set Specification,
 //! "Compare and Write".
@@ -22,7 +22,7 @@ use super::status::nvme_status;
 use crate::context::CommandContext;
 
 impl IoQueue {
-    /// A half of a pair has come, or something else where a second half was expected.
+    /// Handles a half of a pair, or another command where a second half was expected.
     pub(crate) fn fused(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -57,7 +57,7 @@ impl IoQueue {
         self.half(context, claim, command, mate, transfer)
     }
 
-    /// Waits for the data of a half, and for the other half.
+    /// Fetches the data of a half if needed.
     fn half(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -85,7 +85,7 @@ impl IoQueue {
         }
     }
 
-    /// A half has its data, and waits for the other half.
+    /// Keeps a half that has its data until the other half has its own.
     pub(super) fn half_is_whole(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -130,7 +130,7 @@ impl IoQueue {
         }
     }
 
-    /// A first half whose second did not come is aborted.
+    /// Aborts a first half whose second half did not follow.
     pub(crate) fn abandon(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -141,7 +141,7 @@ impl IoQueue {
         }
     }
 
-    /// One half failed with `status`: its mate, if it has come, fails with it.
+    /// Fails a half with `status`, and the other half with it if it has arrived.
     pub(crate) fn break_pair(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -159,7 +159,7 @@ impl IoQueue {
         answered
     }
 
-    /// Carries a pair out once both halves have their data.
+    /// Executes a pair once both halves have their data.
     pub(crate) fn try_pair(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) {
         let Some(Work::Half {
             command,
@@ -214,7 +214,7 @@ impl IoQueue {
         }
     }
 
-    /// A pair of which both halves have come fails with `status`.
+    /// Fails both halves of a pair with `status`.
     fn break_kept(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -226,7 +226,7 @@ impl IoQueue {
         }
     }
 
-    /// A half's data, if it is there.
+    /// A half's data, if it has arrived.
     fn half_data(&mut self, slot: Slot) -> Option<(Buf, ResolvedCommand)> {
         match self.commands.get_mut(slot) {
             Some(Work::Half {
@@ -238,7 +238,7 @@ impl IoQueue {
         }
     }
 
-    /// The disk has answered a pair: both halves are answered, in their order.
+    /// Answers both halves of a pair, in their order.
     pub(crate) fn finish_pair(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,

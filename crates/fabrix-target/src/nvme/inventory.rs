@@ -1,7 +1,5 @@
-//! What hosts are told of a catalog: the inventory of `proto`, made from devices.
-//!
-//! Knows geometry on one side and namespaces on the other; this is where a disk's promises become
-//! NVMe's fields.
+//! The inventory of `proto`, made from a catalog: geometry and properties of disks as NVMe's
+//! fields.
 
 use std::collections::HashMap;
 use std::sync::Arc;

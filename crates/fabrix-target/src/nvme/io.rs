@@ -57,8 +57,8 @@ pub(crate) enum Work {
     Fetching(ResolvedCommand),
     /// The disk, which had no room for the request; the data, if any, is kept here.
     Stalled(ResolvedCommand, Option<Buf>),
-    /// The turn of others: its disk answers at once. Here are the ranges that are left, if it has
-    /// ranges.
+    /// The turn of other connections: its disk answers at once. The ranges are those that are left,
+    /// if the command has any.
     Paused(ResolvedCommand, Option<Ranges>),
     /// The disk's cache, before a read that must come from the medium.
     FlushingToRead(ResolvedCommand),
@@ -116,24 +116,24 @@ pub(crate) struct IoQueue {
     pub(super) commands: CommandTable<Work>,
     /// The last command of each slot, for the error log.
     pub(super) last_commands: Vec<Option<ResolvedCommand>>,
-    /// Whose queue this is: controller and queue id.
+    /// Controller and queue id.
     name: (u16, u16),
     /// The first half of a fused pair, whose second half must be the next command.
     pub(crate) expecting: Option<Slot>,
-    /// This queue, as disks know it.
+    /// This queue as a member of disks' state.
     pub(super) me: Member,
-    /// What it is to each disk, by namespace, in order.
+    /// Its view of each disk, by namespace, in order.
     pub(super) disk_views: Vec<(u32, DiskView)>,
-    /// How many slots wait for a change of reservations.
+    /// Number of commands that wait for a change of reservations.
     pub(super) reserving: usize,
     pub(super) stopping: Vec<Stopping>,
 }
 
-/// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
+/// An order to end commands of this queue. Its sender sees the drop of this value.
 pub(super) struct Stopping {
     pub(super) waits_for: Vec<Slot>,
     pub(super) _stop: Stop,
-    /// When commands that are still at the disk are abandoned.
+    /// Time at which commands that are still at the disk are abandoned.
     pub(super) until: Nanos,
 }
 
@@ -143,11 +143,11 @@ pub(super) fn disk_views(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, DiskVi
     states.into_iter().map(disk_view).collect()
 }
 
-/// Who has a queue.
+/// The owner of a queue.
 pub(crate) struct Owner {
     /// Controller and queue id.
     pub(crate) name: (u16, u16),
-    /// The connection, as disks know it.
+    /// The connection as a member of disks' state.
     pub(crate) me: Member,
 }
 
@@ -174,11 +174,11 @@ impl IoQueue {
         }
     }
 
-    /// The queue sees what is exported now. What it has begun goes on, and finds out when it next
-    /// goes to its disk.
+    /// Gives the queue the catalog that its shard serves now. Commands in progress learn of the
+    /// change with their next request.
     ///
     /// # Errors
-    /// Its host may not be here any more.
+    /// The host may not connect any more.
     pub(crate) fn refresh(&mut self, catalog: &Snapshot) -> Result<(), Refused> {
         self.view = self.view.refresh(&catalog.inventory)?;
         self.take_disk_views(catalog.states(&self.view));
@@ -192,7 +192,7 @@ impl IoQueue {
             && self.last_commands[at].is_some_and(|command| command.nsid == nsid)
     }
 
-    /// A command has come from the host.
+    /// Handles a command of the host.
     pub(crate) fn command(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -251,7 +251,7 @@ impl IoQueue {
         self.ordinary(context, claim, command, transfer)
     }
 
-    /// Carries a command out that is no half of a pair, at once or when its data has come.
+    /// Executes a command that is no half of a pair, after fetching its data if needed.
     #[inline(always)]
     pub(super) fn ordinary(
         &mut self,
@@ -271,7 +271,7 @@ impl IoQueue {
         self.execute(context, claim, command, data)
     }
 
-    /// A disk has failed a command: the health log counts it, the error log shows it.
+    /// Notes a command that its disk has failed in the health log and in the error log.
     pub(crate) fn note_failure(
         &self,
         context: &CommandContext<'_, impl Queue>,
@@ -301,7 +301,7 @@ impl IoQueue {
         context.local.shared.registry.failed(controller, error);
     }
 
-    /// No command comes any more: a first half that waits for its second is given up.
+    /// Aborts a first half that waits for its second: no command follows.
     pub(crate) fn drain(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         let expected = self.expecting.take();
         self.abandon(context, expected);
@@ -318,7 +318,7 @@ impl IoQueue {
         ranges(data, count, namespace).map(drop)
     }
 
-    /// The data that a slot asked for is here.
+    /// All data that a command fetched has arrived.
     pub(crate) fn fetched(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -327,7 +327,7 @@ impl IoQueue {
     ) {
         let data = Some(context.stream.take_incoming(slot));
         let Some((claim, work)) = self.commands.take(slot) else {
-            return debug_assert!(false, "{slot:?} asked for no data");
+            return debug_assert!(false, "{slot:?} fetched no data");
         };
         match work {
             Work::Fetching(command) if intact && self.conflicts(&command) => {

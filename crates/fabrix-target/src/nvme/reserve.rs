@@ -1,5 +1,5 @@
 //! Reservations at an I/O queue: commands that change or report them, commands that they forbid,
-//! and commands that end because another host took the registration away.
+//! and commands that end because another host has preempted the registration.
 //!
 //! Source: NVM Express Base Specification 2.x, "Reservations".
 
@@ -19,7 +19,7 @@ use crate::context::CommandContext;
 use crate::disk::{DiskId, DiskState, DiskView, PendingChange, RequestedChange, Stop, Trouble};
 
 impl IoQueue {
-    /// The disks are these from now on; what the queue is to those that stay remains.
+    /// Replaces the disks. The views of those that stay remain.
     pub(super) fn take_disk_views(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
         let mut old = std::mem::replace(&mut self.disk_views, disk_views(states));
         for (nsid, disk_view) in &mut self.disk_views {
@@ -102,13 +102,13 @@ impl IoQueue {
         kept
     }
 
-    /// Whether slots wait for changes: somebody must call
+    /// Whether commands wait for changes: the connection has to call
     /// [`run_pending_changes`](Self::run_pending_changes).
     pub(super) fn has_pending_changes(&self) -> bool {
         self.reserving > 0 || !self.stopping.is_empty()
     }
 
-    /// Looks again at what takes more than one turn.
+    /// Polls the changes that take more than one turn.
     pub(super) fn run_pending_changes(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         for slot in self.commands.slots() {
             self.go_on_reserving(context, slot);
@@ -116,7 +116,7 @@ impl IoQueue {
         self.end_overdue(context);
     }
 
-    /// Answers a change when it holds and the commands that it ends are quiet.
+    /// Answers a change that is in force, once the commands that it ends have ended.
     fn go_on_reserving(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) {
         let Some(Work::Reserving(pending_change)) = self.commands.get_mut(slot) else {
             return;
@@ -136,7 +136,7 @@ impl IoQueue {
         context.answer(claim, status);
     }
 
-    /// Another host took this host's registration away, and its commands at the disk are to end.
+    /// Another host has preempted the registration: aborts the commands at the disk.
     pub(super) fn stop(&mut self, context: &mut CommandContext<'_, impl Queue>, stop: Stop) {
         let same = |(_, disk_view): &&(u32, DiskView)| Arc::ptr_eq(&disk_view.state, &stop.disk);
         let Some(nsid) = self.disk_views.iter().find(same).map(|(nsid, _)| *nsid) else {
@@ -160,7 +160,7 @@ impl IoQueue {
         }
     }
 
-    /// Ends a command; true: its disk has to end it first.
+    /// Aborts a command. True: its disk has to end the request first.
     fn abort(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) -> bool {
         let Some((claim, work)) = self.commands.take(slot) else {
             return false;
@@ -189,8 +189,9 @@ impl IoQueue {
         true
     }
 
-    /// Ends commands that their disk has not ended in time. It gets no new request before it has
-    /// ended theirs, so nothing of them is seen to happen after the answer to who preempted them.
+    /// Abandons commands that their disk has not ended in time. The disk gets no new request before
+    /// it has ended theirs, so no effect of them is visible after the answer to the preempting
+    /// host.
     fn end_overdue<Q: Queue>(&mut self, context: &mut CommandContext<'_, Q>) {
         let now = context.shard.now();
         let overdue = self.stopping.iter().filter(|it| it.until <= now);
@@ -203,7 +204,8 @@ impl IoQueue {
         }
     }
 
-    /// The disk has ended a command that was aborted meanwhile, or both of a pair.
+    /// Answers an aborted command whose request the disk has ended, with its other half if it has
+    /// one.
     pub(super) fn aborted(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,

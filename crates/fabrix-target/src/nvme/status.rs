@@ -6,7 +6,7 @@ use fabrix_proto::nvme::spec::Status;
 
 use crate::channels::Unreached;
 
-/// What a host is told about how a request of a disk ended.
+/// The NVMe status of a disk's status.
 ///
 /// Do Not Retry is set where the same command would fail the same way. Source: NVM Express Base
 /// Specification 2.x, "Status Codes"; NVM Command Set Specification, "Command Specific and Media
@@ -30,7 +30,7 @@ pub(crate) const fn nvme_status(status: DiskStatus) -> Status {
     }
 }
 
-/// What a host is told of a request that does not reach its disk.
+/// The NVMe status of a request that does not reach its disk.
 pub(crate) const fn unreached(why: Unreached) -> Status {
     match why {
         Unreached::Gone => Status::INVALID_NAMESPACE,

@@ -102,7 +102,7 @@ impl Stage {
         let shared = &self.local.shared;
         let unauthenticated_peer = shared
             .unauthenticated_peers
-            .meet(peer.ip())
+            .admit(peer.ip())
             .expect("room for one");
         let accepted = Accepted {
             peer,

@@ -1,9 +1,8 @@
 //! Changing what is exported while hosts are connected.
 //!
-//! Called from a control thread, one change at a time; the shards are told by orders and waited
-//! for. What a catalog may be is in `catalog`; how a change reaches hosts is in `local` and in
-//! `nvme`. A call must not come from a shard of the target, and so not from its `notify`: it would
-//! wait for itself.
+//! A control thread makes one change at a time. It sends orders to the shards and waits for them.
+//! `catalog` checks a change, `local` and the protocols bring it to hosts. A call must not come
+//! from a shard of the target, and so not from its `notify`: it would wait for itself.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -25,7 +24,7 @@ impl Target {
     /// case, and listeners with the ports that the system chose.
     #[must_use]
     pub fn catalog(&self) -> Catalog {
-        self.shared.catalog.current().wanted.clone()
+        self.shared.catalog.current().desired.clone()
     }
 
     /// Exports what `edit` makes of the catalog: all of it from one moment on, or nothing. Hosts
@@ -53,20 +52,20 @@ impl Target {
         let _one_at_a_time = lock(&self.changing);
         let catalog = &self.shared.catalog;
         let old = catalog.current();
-        let mut wanted = old.wanted.clone();
-        edit(&mut wanted).map_err(TargetError::Refused)?;
-        let mut next = catalog.next(&wanted).map_err(TargetError::Refused)?;
-        let listeners = diff(&old.wanted, &next.wanted).listeners;
+        let mut desired = old.desired.clone();
+        edit(&mut desired).map_err(TargetError::Refused)?;
+        let mut next = catalog.next(&desired).map_err(TargetError::Refused)?;
+        let listeners = diff(&old.desired, &next.desired).listeners;
         let (opens, closed) = (!listeners.added.is_empty(), listeners.removed);
         let closed: Vec<_> = closed.into_iter().copied().collect();
         if opens {
-            self.open_ports(&old.wanted.listen, &mut wanted.listen)?;
-            next = catalog.next(&wanted).map_err(TargetError::Refused)?;
+            self.open_ports(&old.desired.listen, &mut desired.listen)?;
+            next = catalog.next(&desired).map_err(TargetError::Refused)?;
         }
         catalog.publish(next);
-        let told = self.spread();
+        let spread = self.spread();
         let closed = self.close_ports(&closed);
-        told.and(closed)
+        spread.and(closed)
     }
 
     /// I/O statistics of an exported disk since it was added; none: I/O is not counted, or the disk
@@ -93,11 +92,10 @@ impl Target {
         self.shared.catalog.current().portals(protocol)
     }
 
-    /// Opens those of the wanted listeners that are not there yet, and notes the ports that the
-    /// system chooses: all of them, or none.
-    fn open_ports(&self, old: &[Listen], wanted: &mut [Listen]) -> Result<(), TargetError> {
+    /// Opens the new listeners, all of them or none, and notes the ports that the system chooses.
+    fn open_ports(&self, old: &[Listen], desired: &mut [Listen]) -> Result<(), TargetError> {
         let mut opened = Vec::new();
-        for at in wanted.iter_mut().filter(|at| !old.contains(at)) {
+        for at in desired.iter_mut().filter(|at| !old.contains(at)) {
             match self.open_port(old, *at) {
                 Ok(bound) => {
                     *at = bound;
@@ -125,7 +123,7 @@ impl Target {
         Ok(bound)
     }
 
-    /// Closes listeners, and waits until nobody listens there.
+    /// Closes listeners, and waits until they are closed.
     fn close_ports(&self, closed: &[Listen]) -> Result<(), TargetError> {
         let tasks: Vec<_> = {
             let mut ports = self.ports();
@@ -153,8 +151,8 @@ impl Target {
         Err(TargetError::Refused(sentence))
     }
 
-    /// Has every shard serve the present catalog, and then tell its hosts. They are told even if a
-    /// shard is late, for nobody would tell them later.
+    /// Lets every shard serve the present catalog, and then announce it. The announcement goes out
+    /// even if a shard is late, because it is not repeated.
     fn spread(&self) -> Result<(), TargetError> {
         let until = Instant::now() + PATIENCE;
         let served = self.order_all(until, Order::Serve);
@@ -184,7 +182,7 @@ fn wait_for(until: Instant, give: impl FnOnce(Done) -> bool) -> Result<(), Targe
     }
 }
 
-/// Tries until it succeeds or the time is over: a mailbox that is full has room again soon.
+/// Repeats an attempt until it succeeds or the time is over: a full mailbox has room again soon.
 fn again(until: Instant, mut attempt: impl FnMut() -> bool) -> bool {
     while !attempt() {
         if Instant::now() >= until {
@@ -199,6 +197,7 @@ fn addresses(portals: Vec<Portal>) -> Vec<SocketAddr> {
     portals.into_iter().map(|portal| portal.address).collect()
 }
 
-/// How long a shard may take to carry out an order, and how often a full mailbox is tried again.
+/// Time in which a shard has to carry out an order, and the delay between attempts at a full
+/// mailbox.
 const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(1);

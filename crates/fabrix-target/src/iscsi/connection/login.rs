@@ -1,6 +1,6 @@
-//! Who logs in on a connection, what it must prove, and which targets it is told of.
+//! The login on a connection, and SendTargets.
 //!
-//! A part of `connection`. The proof itself is `proto`'s, who may is `access`'s.
+//! A part of `connection`. `proto` has the exchange of CHAP, `access` the access rules.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::registry::{ConnectionAddress, ConnectionOrder};
 use crate::{Notice, Protocol};
 
 impl<C: SessionCarrier> Connection<C, Iscsi> {
-    /// Somebody wants to log in.
+    /// Answers a login that names its initiator.
     pub(super) fn authorize(&mut self, shard: &mut Shard) {
         let leading = self.stream.endpoint().leading();
         self.protocol.initiator = leading.map(|leading| leading.initiator.clone());
@@ -37,7 +37,7 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         }
     }
 
-    /// Whether who wants to log in may, and what it must prove.
+    /// Whether the initiator may log in, and the proof that it has to give.
     fn admission(&self) -> Admission {
         let leading = self.stream.endpoint().leading();
         let Some(leading) = leading.filter(|_| self.lifecycle.stage == Stage::Open) else {
@@ -63,8 +63,8 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         }
     }
 
-    /// Who wants to log in has proved what it must: its session begins, after an older one of the
-    /// same has ended.
+    /// Begins the session of an initiator that has given its proof, after an older session of the
+    /// same identity has ended.
     pub(super) fn enter(&mut self, shard: &mut Shard) {
         let Some(leading) = self.stream.endpoint().leading() else {
             return;
@@ -90,10 +90,10 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         }
     }
 
-    /// Tells the session that stands in the way to end, and comes back. A mailbox that is full is
-    /// told the next time.
+    /// Sends the older session an order to end, and sets the timer of the next attempt. A full
+    /// mailbox gets the order then.
     fn replace(&mut self, shard: &mut Shard, older: &ConnectionAddress) {
-        let _told_again = older
+        let _sent_again = older
             .shard
             .send(older.task, Box::new(ConnectionOrder::Close(REPLACED)));
         let at = shard.now() + ENTER_AFTER;
@@ -113,7 +113,7 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         });
         let catalog = self.local.served();
         let Ok(target) = catalog.iscsi_targets.admit(leading) else {
-            // The catalog has changed since it was asked; the order to look again has not come yet.
+            // The catalog has changed during the login. The order to take it over is on its way.
             self.lifecycle
                 .ends_because(catalog.iscsi_targets.why_not(leading));
             return self.end(shard);
@@ -130,8 +130,8 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         }
     }
 
-    /// SendTargets: the targets that the session may be told of, each at all addresses where it can
-    /// be reached, the one that was asked at first.
+    /// Answers SendTargets: the targets that the session may see, each at all addresses where it
+    /// can be reached. The address of this connection comes first.
     pub(super) fn name_targets(&mut self, scope: &Scope) {
         let catalog = self.local.served();
         let leading = self.stream.endpoint().leading();
@@ -142,7 +142,7 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         let asked = shown.map(IscsiTarget::name).filter(|name| match scope {
             Scope::All => true,
             Scope::Session => own == Some(name),
-            Scope::Named(wanted) => **wanted == **name,
+            Scope::Named(target) => **target == **name,
         });
         let names: Vec<_> = asked.collect();
         let here = self.accepted.address;
@@ -162,7 +162,8 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         target.answer_targets(named, &mut out);
     }
 
-    /// The session sees what its shard serves now; one that may no more be here ends.
+    /// Gives the session the catalog that its shard serves now. A session that is not admitted any
+    /// more ends.
     pub(super) fn serve(&mut self, shard: &mut Shard) {
         let Some(leading) = self.stream.endpoint().leading() else {
             return;
@@ -183,8 +184,8 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
     }
 }
 
-/// How soon a login looks again whether the session that it replaces has ended; the login's
-/// deadline bounds it.
+/// Delay before a login checks again whether the session that it replaces has ended. The login's
+/// deadline bounds the attempts.
 const ENTER_AFTER: Duration = Duration::from_millis(5);
 /// Why the older of two sessions of the same name ends.
 const REPLACED: &str = "it has logged in anew, which replaces this session";

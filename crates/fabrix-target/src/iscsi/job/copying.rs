@@ -1,8 +1,6 @@
-//! EXTENDED COPY from disk to disk: a piece is read into one buffer and written out of it, then the
-//! next one.
+//! EXTENDED COPY from disk to disk, in pieces: each is read into one buffer and written from it.
 //!
-//! It knows disks by their names of the moment; whether they still are those, `execute` sees with
-//! every request.
+//! `execute` checks with every request that the disks are still the ones that the list named.
 
 use fabrix_block::Operation;
 use fabrix_proto::scsi::cdb::Extent;
@@ -13,34 +11,34 @@ use fabrix_rt::{Buf, Loan};
 use super::{End, JobRequest, Moves};
 use crate::iscsi::units::UnitName;
 
-/// A copy at work.
+/// A copy in progress.
 pub(in crate::iscsi) struct Copying {
     /// LIST IDENTIFIER.
     list: u8,
-    /// Whether what becomes of it is remembered.
+    /// Whether its result is kept for RECEIVE COPY STATUS.
     pub(in crate::iscsi) kept: bool,
     routes: Vec<Route>,
-    /// Routes that are done.
+    /// Index of the present route.
     at: usize,
-    /// Blocks of the present route that are done.
+    /// Copied blocks of the present route.
     done: u32,
     /// Blocks of the request that is in progress.
     piece: u32,
-    /// The piece has been read.
+    /// True after the piece was read.
     writing: bool,
     bytes: u64,
 }
 
-/// What one segment of the list says, once its disks have been found.
+/// One segment of the list, with its disks.
 pub(in crate::iscsi) struct Route {
     pub(in crate::iscsi) source: (UnitName, u64),
     pub(in crate::iscsi) destination: (UnitName, u64),
     pub(in crate::iscsi) blocks: u32,
-    /// Of both disks.
+    /// Block size of both disks.
     pub(in crate::iscsi) block_bytes: u32,
-    /// What the disk that moves less moves at once.
+    /// The smaller limit of both disks.
     pub(in crate::iscsi) max_transfer_bytes: u32,
-    /// Answer when the blocks are on the medium: the destination's write cache is switched off.
+    /// Whether blocks must be on the medium: the destination's write cache is switched off.
     pub(in crate::iscsi) durable: bool,
 }
 
@@ -59,7 +57,7 @@ impl Copying {
         }
     }
 
-    /// How large its buffer has to be.
+    /// Length of the buffer.
     pub(in crate::iscsi) fn buffer_bytes(&self) -> usize {
         let longest = self.routes.iter().map(Route::piece_bytes).max();
         longest.unwrap_or(0) as usize
@@ -83,7 +81,7 @@ impl Copying {
         ahead.any(|route| route.source.0 == disk || route.destination.0 == disk)
     }
 
-    /// How far it has come.
+    /// The progress of the copy.
     pub(in crate::iscsi) fn status(&self, progress: CopyProgress) -> CopyStatus {
         CopyStatus {
             list: self.list,
@@ -114,7 +112,7 @@ impl Copying {
         }
     }
 
-    /// The piece was read, or written.
+    /// Takes the result of a read or write. None: another request follows.
     pub(super) fn ended(&mut self, loan: Loan, buffer: &mut Option<Buf>) -> Option<End> {
         if !self.writing {
             let Loan::Buf(buf) = loan else {
@@ -134,7 +132,7 @@ impl Copying {
     }
 }
 
-/// What became of the copies that ended last, each with the logical unit that was asked for it.
+/// Results of the last copies, each with the logical unit that got the command.
 #[derive(Default)]
 pub(in crate::iscsi) struct Copies(Vec<(UnitName, CopyStatus)>);
 
@@ -147,7 +145,7 @@ impl Copies {
         self.0.push((unit, status));
     }
 
-    /// Who has asked knows.
+    /// Takes a result out: it is returned once.
     pub(in crate::iscsi) fn take(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
         let same = |(name, status): &(UnitName, CopyStatus)| *name == unit && status.list == list;
         let at = self.0.iter().position(same)?;
@@ -163,7 +161,7 @@ impl Route {
     }
 }
 
-/// So much is copied at a time.
+/// Bytes that one piece has at most.
 const COPY_BYTES: u32 = 256 << 10;
-/// Copies of one session that are remembered.
+/// Results that one session keeps.
 const COPIES_MAX: usize = 16;

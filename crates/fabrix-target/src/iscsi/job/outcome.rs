@@ -1,5 +1,4 @@
-//! What the ending of a request means for its job: whether there is another one to come, and what
-//! was compared with what.
+//! The result of a request in its job: comparisons, and whether another request follows.
 
 use fabrix_block::{Failed, Status as DiskStatus};
 use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
@@ -12,7 +11,7 @@ use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::status::failure;
 
 impl Job {
-    /// A request has ended; none: there is another one to come.
+    /// Takes the result of a request. None: another request follows.
     pub(in crate::iscsi) fn ended(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -29,8 +28,8 @@ impl Job {
         self.step_ended(context, loan)
     }
 
-    /// Tells the operator of a request that the disk has failed. Until its ending is taken, it is
-    /// still the next one.
+    /// Tells the operator of a request that the disk has failed. The job has not advanced yet, so
+    /// `next` still gives that request.
     #[cold]
     fn tell_failure(
         &mut self,
@@ -69,7 +68,7 @@ impl Job {
                 return self.or(context, extent, &loan);
             }
             DiskOperation::CompareAndWrite { extent, .. } if self.step == 1 => {
-                // Who wrote meanwhile may have made them equal; the blocks did differ.
+                // Another write may have made the blocks equal since. They did differ.
                 let bytes = self.bytes(extent.blocks);
                 let end = compared(&loan, &self.kept()[..bytes], 0);
                 return Some(end.unwrap_or(End::Failed(Failure::Miscompare(0))));
@@ -102,7 +101,7 @@ impl Job {
         };
         match operation {
             DiskOperation::CompareAndWrite { .. } if status == DiskStatus::CompareFailed => {
-                // Where they differ is for us to find.
+                // The disk does not report where the blocks differ: read and compare them.
                 self.step = 1;
                 None
             }
@@ -110,7 +109,7 @@ impl Job {
                 (self.step, self.tries) = (0, self.tries + 1);
                 (self.tries > OR_TRIES).then_some(End::Failed(Failure::Busy))
             }
-            // A hint may be ignored, and one that the disk cannot take is.
+            // Deallocation is a hint: a disk that does not support it ignores it.
             DiskOperation::Deallocate(extents) if status == DiskStatus::Unsupported => {
                 self.done += 1;
                 (self.done as usize == extents.len()).then_some(End::Good)
@@ -119,7 +118,7 @@ impl Job {
         }
     }
 
-    /// ORWRITE has read its blocks: what they are to be is written if they are still the same.
+    /// ORWRITE has read its blocks. The result is written if the blocks are still the same.
     fn or(
         &mut self,
         context: &mut CommandContext<'_, impl SessionCarrier>,
@@ -143,7 +142,7 @@ impl Job {
         None
     }
 
-    /// A piece was read: it is compared with what VERIFY wants, if it wants something.
+    /// VERIFY has read a piece: compares it with the command's data, if it has any.
     fn verified(&mut self, check: ByteCheck, all: u32, loan: &Loan) -> Option<End> {
         let from = self.bytes(self.done);
         let bytes = self.bytes(self.piece);
@@ -167,8 +166,8 @@ impl Job {
     }
 }
 
-/// What comes of it if what was read is not what was expected, which begins so many bytes into the
-/// data.
+/// Compares data of a read with the expected bytes, which begin at `from` in the command's data.
+/// None: both are equal.
 fn compared(loan: &Loan, expected: &[u8], from: usize) -> Option<End> {
     let difference = match loan {
         Loan::Lent(lent) => lent.first_difference(expected),
@@ -182,5 +181,5 @@ fn compared(loan: &Loan, expected: &[u8], from: usize) -> Option<End> {
     Some(End::Failed(Failure::Miscompare(at)))
 }
 
-/// ORWRITE begins again so often when others write the same blocks.
+/// Most attempts of ORWRITE while others write the same blocks.
 const OR_TRIES: u16 = 100;

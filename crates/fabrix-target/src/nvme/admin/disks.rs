@@ -1,5 +1,4 @@
-//! What an admin queue is to the disks of its host's namespaces: it hears of their reservations,
-//! and has them stored.
+//! The disks of an admin queue: notices of their reservations, and the storing of reservations.
 //!
 //! A part of `admin`.
 
@@ -18,7 +17,7 @@ use crate::nvme::context::Queue;
 use crate::nvme::io::disk_views;
 
 impl Admin {
-    /// The host is told of reservations of these disks from now on.
+    /// Replaces the disks whose reservation notices the host gets.
     pub(super) fn take_disk_views(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
         let mut disk_views = disk_views(states);
         for (_, disk_view) in &mut disk_views {
@@ -38,14 +37,14 @@ impl Admin {
         self.disk_views = disk_views;
     }
 
-    /// The connection is over: disks forget it.
+    /// Removes the queue from the state of its disks, at its end.
     pub(crate) fn leave(&mut self) {
         for (_, disk_view) in &mut self.disk_views {
             disk_view.leave(&self.me);
         }
     }
 
-    /// Takes what happened to reservations, for the log page and the event that announces it.
+    /// Takes the notices of reservations, for the log page and its event.
     pub(crate) fn hear(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         for (nsid, disk_view) in &mut self.disk_views {
             disk_view.refresh(&self.me);
@@ -58,13 +57,14 @@ impl Admin {
         self.tell_events(context);
     }
 
-    /// Whether commands wait for changes: somebody must call
+    /// Whether commands wait for changes: the connection has to call
     /// [`run_pending_changes`](Self::run_pending_changes).
     pub(crate) fn has_pending_changes(&self) -> bool {
         !self.persisting.is_empty()
     }
 
-    /// Looks again at what takes more than one turn, and answers what is over.
+    /// Polls the changes that take more than one turn, and answers the commands whose changes are
+    /// over.
     pub(crate) fn run_pending_changes(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         let mut at = 0;
         while let Some((_, pending_changes)) = self.persisting.get_mut(at) {
@@ -86,7 +86,7 @@ impl Admin {
         }
     }
 
-    /// Makes reservations outlive the power, or not.
+    /// Sets whether reservations outlive a loss of power.
     pub(super) fn persist(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -115,10 +115,10 @@ impl Admin {
         kept
     }
 
-    /// What the Reservation Persistence feature says of the namespace that a command names.
+    /// The Reservation Persistence feature of the namespace that a command names.
     pub(super) fn persistence(&self, entry: &SubmissionEntry) -> Option<bool> {
-        let asked = entry.admin_opcode() == AdminOpcode::GET_FEATURES;
-        let disk_view = self.disk_views.iter().filter(|_| asked);
+        let is_get = entry.admin_opcode() == AdminOpcode::GET_FEATURES;
+        let disk_view = self.disk_views.iter().filter(|_| is_get);
         let mut disk_view = disk_view.filter(|(nsid, _)| *nsid == entry.nsid.get());
         disk_view
             .next()
@@ -126,7 +126,7 @@ impl Admin {
     }
 }
 
-/// What a host is told of a condition, if it is one for hosts.
+/// The notice to a host of an attention, if there is one.
 const fn notice(attention: Attention) -> Option<ReservationNotice> {
     Some(match attention {
         Attention::RegistrationsPreempted => ReservationNotice::RegistrationPreempted,

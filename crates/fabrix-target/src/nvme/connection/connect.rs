@@ -1,7 +1,7 @@
-//! Who connects, and which queue it becomes.
+//! The Connect command, which gives a connection its role.
 //!
-//! A part of `connection`. What the command says is `proto`'s, which hosts may see what is the
-//! snapshot's, and which controllers there are is the registry's.
+//! A part of `connection`. `proto` parses the command, the snapshot has the access rules, and the
+//! registry has the controllers.
 //!
 //! Source: NVM Express Base Specification 2.x, "Connect Command and Response".
 
@@ -24,7 +24,7 @@ use crate::nvme::io::{IoQueue, Owner};
 use crate::registry::{HostName, JoinError};
 
 impl<Q: Queue> Connection<Q, Nvme> {
-    /// A command of somebody who has not said who it is: only Connect is taken.
+    /// Handles a command of an unauthenticated peer: only Connect is allowed.
     pub(super) fn unauthenticated_command(
         &mut self,
         shard: &mut Shard,
@@ -52,7 +52,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         }
     }
 
-    /// The data of a Connect that did not come with its command is here.
+    /// All data of a Connect that was fetched has arrived.
     pub(super) fn connect_fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
         let (role, mut context) = self.at_work(shard);
         let data = context.stream.take_incoming(slot);
@@ -61,7 +61,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
             Role::Admin(_) | Role::Io { .. } => None,
         };
         let Some((claim, (entry, bytes))) = connecting else {
-            return debug_assert!(false, "only Connect asks for data here");
+            return debug_assert!(false, "only Connect fetches data here");
         };
         if !intact {
             context.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR);
@@ -71,7 +71,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         self.connect(shard, claim, &entry, &data);
     }
 
-    /// The host says who it is.
+    /// Executes Connect.
     fn connect(
         &mut self,
         shard: &mut Shard,
@@ -94,7 +94,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         context.complete(claim, completion, 0)
     }
 
-    /// Its time to say so is over.
+    /// No Connect has arrived in time.
     pub(super) fn silent(&mut self, shard: &mut Shard) {
         self.refused(None, "it did not say who it is in time".to_owned());
         self.end(shard);
@@ -106,12 +106,12 @@ impl<Q: Queue> Connection<Q, Nvme> {
         self.notice(&refused);
     }
 
-    /// Makes of the connection the queue that it asks for; tells the id of the controller. `host`
-    /// gets the name that the host says, as soon as it is known.
+    /// Makes the connection the queue that Connect asks for. Gives the id of the controller. `host`
+    /// gets the host's name as soon as it is known.
     ///
     /// # Errors
-    /// What the host is told: it may not see the subsystem, or there is no such queue, or no room
-    /// for one more.
+    /// The answer to the host: it may not see the subsystem, or there is no such queue, or no room
+    /// for another one.
     fn introduce(
         &mut self,
         shard: &Shard,
@@ -141,7 +141,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         Ok(controller)
     }
 
-    /// What the host sees of the subsystem that it names, through the port at which it has come.
+    /// The host's view of the subsystem that it names, through the port of this connection.
     fn view(&self, connect: &Connect, catalog: &Snapshot) -> Result<Authorized, Refused> {
         let inventory = &catalog.inventory;
         let view = inventory.authorize(&connect.subsystem, &connect.host)?;
@@ -154,7 +154,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         Ok(view.reached_at(address))
     }
 
-    /// A controller begins, and this is its admin queue.
+    /// Makes the connection the admin queue of a new controller.
     fn become_admin(
         &mut self,
         shard: &Shard,
@@ -199,7 +199,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         Ok(controller)
     }
 
-    /// A controller has one more I/O queue.
+    /// Makes the connection an I/O queue of a controller.
     fn become_io(
         &mut self,
         connect: &Connect,
@@ -231,7 +231,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         Ok(controller)
     }
 
-    /// This connection, as disks know it.
+    /// This connection as a member of disks' state.
     fn member(&self, connect: &Connect, role: MemberRole) -> Member {
         Member {
             place: self.local.place(self.lifecycle.task),
@@ -263,5 +263,5 @@ fn join_refusal(error: JoinError) -> ConnectRefusal {
     }
 }
 
-/// The data of Connect is 1024 bytes; more is not fetched for a unauthenticated_peer.
+/// 1024 bytes: the length of Connect's data. No more is fetched for an unauthenticated peer.
 const CONNECT_BYTES_MOST: u32 = 1024;

@@ -1,4 +1,4 @@
-//! What a user wants a target to export: plain values, and what can be wrong with them.
+//! The desired exports of a target as plain values, and the checks of these values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Catalog {
     /// The same catalog with exports sorted by number and iSCSI names in lower case.
     ///
     /// # Errors
-    /// A sentence that names what is wrong. NVMe names, texts and ids are checked later, by the
+    /// A sentence that names the fault. NVMe names, texts and ids are checked later, by the
     /// inventory that is made of them.
     pub(super) fn checked(&self) -> Result<Self, String> {
         let mut catalog = self.clone();

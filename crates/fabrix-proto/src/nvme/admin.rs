@@ -1,7 +1,7 @@
 //! Admin commands: from a submission entry to a typed command and back.
 //!
-//! Only shapes are checked here (reserved bits, alignment); whether a controller supports what is
-//! asked, and what the answer is, stands in `controller`.
+//! The parser checks only the form of commands: reserved bits and alignment. `controller` decides
+//! whether a request is supported, and answers it.
 //! Source: NVM Express Base Specification 2.x, "Admin Command Set".
 
 use zerocopy::little_endian::U32;
@@ -17,32 +17,32 @@ pub const NSID_ALL: u32 = u32::MAX;
 /// Identify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identify {
-    /// Which structure.
+    /// Requested structure.
     pub cns: Cns,
-    /// Of which namespace, or after which one in lists.
+    /// Namespace, or for lists the id after which the list begins.
     pub nsid: u32,
-    /// CNTID, where the structure asks for one.
+    /// CNTID, for structures that need one.
     pub controller_id: u16,
-    /// CSI: of which I/O command set, where the structure asks for one.
+    /// CSI: I/O command set, for structures that need one.
     pub command_set: u8,
 }
 
 /// Get Log Page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetLogPage {
-    /// Which page.
+    /// Requested page.
     pub page: LogId,
-    /// Of which namespace; 0 and FFFFFFFFh mean the controller.
+    /// Namespace. 0 and FFFFFFFFh stand for the controller.
     pub nsid: u32,
-    /// Where in the page to start, in bytes, a multiple of 4.
+    /// First byte to return, as an offset in the page. A multiple of 4.
     pub offset: u64,
-    /// How many bytes, a multiple of 4 and not zero (NUMD is zero-based and ends here).
+    /// Number of bytes, a multiple of 4 and not zero. The zero-based NUMD is converted here.
     pub bytes: u64,
     /// LSP.
     pub specific: u8,
-    /// RAE: reading does not clear the event that announced the page.
+    /// RAE: the event that announced the page is kept.
     pub retain_event: bool,
-    /// CSI, where the page asks for one.
+    /// CSI, for pages that need one.
     pub command_set: u8,
 }
 
@@ -55,31 +55,31 @@ pub enum AdminCommand {
     GetLogPage(GetLogPage),
     /// Get Features.
     GetFeatures {
-        /// Which.
+        /// Feature.
         feature: FeatureId,
-        /// The current, default or saved value, or what can be done with it.
+        /// SEL: current, default or saved value, or supported capabilities.
         select: Select,
-        /// Of which namespace.
+        /// Namespace.
         nsid: u32,
         /// Command dword 11.
         argument: u32,
     },
     /// Set Features.
     SetFeatures {
-        /// Which.
+        /// Feature.
         feature: FeatureId,
-        /// The value is to survive a reset.
+        /// SV: the value persists through a reset.
         save: bool,
-        /// Of which namespace.
+        /// Namespace.
         nsid: u32,
-        /// Command dword 11: the value, for most.
+        /// Command dword 11: for most features, the value.
         value: u32,
     },
     /// Abort.
     Abort {
-        /// On which queue.
+        /// Queue of the command to abort.
         queue_id: u16,
-        /// Which command.
+        /// Command to abort.
         command_id: u16,
     },
     /// Asynchronous Event Request.
@@ -89,10 +89,10 @@ pub enum AdminCommand {
 }
 
 impl AdminCommand {
-    /// Reads an admin command (not a fabrics one).
+    /// Parses an admin command, but no fabrics command.
     ///
     /// # Errors
-    /// The status to answer with: Invalid Command Opcode, or Invalid Field for reserved bits.
+    /// The status of the answer: Invalid Command Opcode, or Invalid Field for reserved bits.
     pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         let command = match entry.admin_opcode() {
             AdminOpcode::IDENTIFY => Self::Identify(Identify::parse(entry)),
@@ -117,7 +117,7 @@ impl AdminCommand {
         Ok(command)
     }
 
-    /// Bytes of data the command moves, whichever way.
+    /// Length in bytes of the data that the command moves, in either direction.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         match self {
@@ -135,7 +135,7 @@ impl AdminCommand {
 }
 
 impl Identify {
-    /// Identify of a structure that needs no more than its number and a namespace id.
+    /// Identify of a structure that needs only its number and a namespace id.
     #[must_use]
     pub const fn new(cns: Cns, nsid: u32) -> Self {
         Self {
@@ -216,9 +216,9 @@ fn halves(dword: U32) -> (u16, u16) {
     (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))
 }
 
-/// The admin commands a host sends. The transport fills in the SGL and the command id.
+/// Admin commands that a host sends. The transport sets SGL and command id.
 impl SubmissionEntry {
-    /// Identify; 4096 bytes come back.
+    /// Identify. The answer has 4096 bytes.
     #[must_use]
     pub fn identify(identify: Identify) -> Self {
         let mut entry = Self::new(AdminOpcode::IDENTIFY.0);
@@ -228,8 +228,8 @@ impl SubmissionEntry {
         entry
     }
 
-    /// Get Log Page; `bytes` come back. Lengths past 16 GiB and odd ones are cut down to what NUMD
-    /// can say.
+    /// Get Log Page of `bytes` bytes. A length above 16 GiB or not a multiple of 4 is reduced to
+    /// the nearest possible NUMD.
     #[must_use]
     pub fn get_log_page(log: GetLogPage) -> Self {
         let dwords = u32::try_from((log.bytes / 4).saturating_sub(1)).unwrap_or(u32::MAX);
@@ -263,14 +263,14 @@ impl SubmissionEntry {
         entry
     }
 
-    /// Set Features, Number of Queues: asks for `queues` (1 to 65535) I/O queues in each direction.
+    /// Set Features, Number of Queues. Requests `queues` (1 to 65535) I/O queues in each direction.
     #[must_use]
     pub fn set_number_of_queues(queues: u16) -> Self {
         let zero_based = u32::from(queues.saturating_sub(1).min(0xFFFE));
         Self::set_features(FeatureId::NUMBER_OF_QUEUES, zero_based << 16 | zero_based)
     }
 
-    /// Asynchronous Event Request; it is answered when something happens.
+    /// Asynchronous Event Request. The controller answers when an event happens.
     #[must_use]
     pub fn async_event_request() -> Self {
         Self::new(AdminOpcode::ASYNC_EVENT_REQUEST.0)
@@ -282,7 +282,8 @@ impl SubmissionEntry {
         Self::new(AdminOpcode::KEEP_ALIVE.0)
     }
 
-    /// Abort a command of a queue; bit 0 of the answer's dword 0 says that it was not aborted.
+    /// Abort of a command of a queue. Bit 0 of the answer's dword 0 is set if the command was not
+    /// aborted.
     #[must_use]
     pub fn abort(queue_id: u16, command_id: u16) -> Self {
         let mut entry = Self::new(AdminOpcode::ABORT.0);
@@ -291,7 +292,8 @@ impl SubmissionEntry {
     }
 }
 
-/// How many I/O queues the answer to Set Features, Number of Queues allows: the smaller direction.
+/// Number of I/O queues that the answer to Set Features, Number of Queues grants: the smaller of
+/// the two directions.
 #[must_use]
 pub fn granted_queues(dword0: u32) -> u32 {
     (dword0 & 0xFFFF).min(dword0 >> 16) + 1

@@ -1,15 +1,17 @@
-//! Bringing up a controller, from the host's side: connect, enable, identify, and find what there
-//! is to use.
+//! Bring-up of a controller by a host: connect, enable, identify, and read the namespaces or the
+//! discovery log.
 //!
-//! A pure state machine over the admin queue. [`Bringup::next`] says which command to send or how
-//! long to wait; [`Bringup::answered`] takes each answer. One command is outstanding at a time. It
-//! knows neither the transport nor the clock; a command that is never answered is the caller's to
-//! give up ([`Bringup::no_answer`] words the error).
+//! The bring-up is a state machine over the admin queue. [`Bringup::next`] returns the next command
+//! or a time to wait. [`Bringup::answered`] processes each answer. One command is outstanding at a
+//! time. Transport and clock belong to the caller, which also gives up on an unanswered command
+//! ([`Bringup::no_answer`] words the error).
 //!
-//! The order is that of the Linux host, because that is the one every target has seen. What is
-//! asked is in `bringup/command.rs`, what comes of an answer in `bringup/answer.rs`. What the
-//! controller says is checked in `bringup/facts.rs`, the discovery log is read by
-//! `bringup/discovery.rs`.
+//! The order is that of the Linux host, because all targets are tested with it.
+//!
+//! - `bringup/command.rs`: the commands.
+//! - `bringup/answer.rs`: processing of answers.
+//! - `bringup/facts.rs`: checks of the controller's data.
+//! - `bringup/discovery.rs`: the discovery log.
 //!
 //! Source: NVM Express Base Specification 2.x, "Fabrics Controller Initialization", "Connect
 //! Command".
@@ -37,7 +39,7 @@ use super::spec::{CompletionEntry, SubmissionEntry};
 use super::timing::TimingPage;
 use crate::Nanos;
 
-/// Who connects to what, and what for.
+/// Parameters of a bring-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BringupConfig {
     /// HOSTNQN.
@@ -46,104 +48,104 @@ pub struct BringupConfig {
     pub host_id: [u8; 16],
     /// SUBNQN.
     pub subsystem: Nqn,
-    /// What the controller is wanted for.
+    /// Purpose of the bring-up.
     pub purpose: Purpose,
-    /// Entries of the admin queue, at least 2; Linux has 32.
+    /// Number of entries of the admin queue, at least 2. Linux uses 32.
     pub admin_queue_entries: u16,
-    /// KATO in milliseconds; 0 for none.
+    /// KATO in milliseconds. 0: no keep-alive timer.
     pub keep_alive_ms: u32,
-    /// Whether to ask for queues without SQ flow control, which lets reads end without a response.
+    /// Whether to request queues without SQ flow control, which allows reads to end without a
+    /// response.
     pub disable_sq_flow_control: bool,
 }
 
-/// What a controller is wanted for.
+/// Purpose of a bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// For reading and writing.
+    /// Read and write a namespace.
     Io {
-        /// Which namespace; the first there is, when `None`.
+        /// Namespace id. `None`: the first active namespace.
         nsid: Option<u32>,
-        /// I/O queues wanted, at least 1; the controller may allow fewer.
+        /// Number of requested I/O queues, at least 1. The controller may grant fewer.
         queues: u16,
     },
-    /// For its discovery log.
+    /// Read the discovery log.
     Discovery,
-    /// To have commands timed for so many seconds, and to read what was added up; no I/O queue is
-    /// used.
+    /// Set the timing feature and read the timing page. No I/O queue is used.
     Timing {
-        /// For how long; zero: not any more.
+        /// Time in seconds. Zero turns the feature off.
         seconds: u32,
     },
 }
 
-/// What to do next.
+/// Next step of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send this command on the admin queue and give its answer to [`Bringup::answered`].
+    /// Send this command on the admin queue, and pass its answer to [`Bringup::answered`].
     Send {
-        /// The command; the transport fills in its id and SGL.
+        /// The command. The transport sets its id and SGL.
         entry: SubmissionEntry,
-        /// Data that goes with it.
+        /// Data of the command.
         data_out: Option<Box<[u8; 1024]>>,
-        /// How much data comes back, in bytes; 4096 at most.
+        /// Length of the returned data in bytes, at most 4096.
         data_in_bytes: u32,
     },
-    /// Ask again at this time.
+    /// Call [`Bringup::next`] again at this time.
     Wait {
-        /// When.
+        /// Time of the next call.
         until: Nanos,
     },
     /// The controller is up.
     Ready(Box<Facts>),
 }
 
-/// What was learned.
+/// Result of a bring-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// About the controller.
+    /// Facts about the controller.
     pub controller: ControllerFacts,
-    /// What it is wanted for.
+    /// Result for the purpose of the bring-up.
     pub found: Found,
 }
 
-/// What the controller is wanted for, found.
+/// Result for the purpose of a bring-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A namespace to read and write.
     Io {
-        /// I/O queues that may be connected, at least 1, at most as many as were wanted.
+        /// Number of I/O queues to connect: at least 1, at most the requested number.
         queues: u16,
-        /// The ids of the active namespaces, ascending, the first 1024.
+        /// Ids of the first 1024 active namespaces, in ascending order.
         nsids: Vec<u32>,
-        /// The namespace that was wanted.
+        /// Facts about the requested namespace.
         namespace: NamespaceFacts,
     },
     /// The discovery log.
     Discovery(DiscoveryLog),
-    /// What was added up when the feature had been set; `None`: the controller has no such feature,
+    /// Counters after the feature was set. `None`: the controller does not have the feature, and
     /// nothing was set.
     Timing(Option<TimingPage>),
-    /// An I/O queue, connected.
+    /// A connected I/O queue.
     Queue {
         /// QID.
         queue_id: u16,
-        /// How many entries it has: one command fewer may be in progress with SQ flow control, as
-        /// many without.
+        /// Number of entries. With SQ flow control, one command fewer may be in progress. Without
+        /// flow control, as many commands may be.
         entries: u32,
     },
 }
 
-/// A controller being brought up.
+/// State of a bring-up.
 #[derive(Debug)]
 pub struct Bringup {
     config: BringupConfig,
     step: BringupStep,
-    /// The step's command has been sent and is not answered.
+    /// True while the command of the step is unanswered.
     waiting: bool,
     controller_id: u16,
     capabilities: Capabilities,
     version: u32,
-    /// When the controller must be ready.
+    /// Time by which the controller must be ready.
     ready_by: Nanos,
     controller: Option<ControllerFacts>,
     queues: u16,
@@ -154,7 +156,7 @@ pub struct Bringup {
     timing: Option<TimingPage>,
 }
 
-/// Which command is next, or waits for its answer.
+/// Step whose command is next or outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BringupStep {
     Connect,
@@ -177,8 +179,8 @@ enum BringupStep {
     IdentifyNamespace,
     IdentifyDescriptors,
     ReadLog,
-    /// Whether the page is ours must be known before the feature is set: with others it means
-    /// something else.
+    /// The page has to have our signature before the feature is set. On other controllers the
+    /// feature has another meaning.
     ReadTiming {
         is_set: bool,
     },
@@ -192,7 +194,7 @@ enum BringupStep {
 }
 
 impl Bringup {
-    /// Nothing has been sent.
+    /// A bring-up before its first command.
     #[must_use]
     pub fn new(config: BringupConfig) -> Self {
         Self {
@@ -213,10 +215,9 @@ impl Bringup {
         }
     }
 
-    /// An I/O queue of a controller that is up: a connection of its own, on which one Connect is
-    /// sent.
+    /// Bring-up of an I/O queue: one Connect on a connection of its own.
     ///
-    /// `config` is the controller's; `queue_id` counts from 1, `entries` is 2 to
+    /// `config` is that of the controller. `queue_id` counts from 1. `entries` is 2 to
     /// `max_queue_entries`.
     #[must_use]
     pub fn io_queue(
@@ -237,7 +238,8 @@ impl Bringup {
         }
     }
 
-    /// What to do now. While an answer is awaited, and after an error, that is to wait for ever.
+    /// Next step of the caller. While a command is outstanding, and after an error, the step is to
+    /// wait forever.
     pub fn next(&mut self, now: Nanos) -> Step {
         if self.waiting || self.step == BringupStep::Failed {
             return Step::Wait {
@@ -261,10 +263,10 @@ impl Bringup {
         }
     }
 
-    /// Takes the answer to the last command: its completion, and the data that came with it.
+    /// Processes the answer to the last command: its completion and its data.
     ///
     /// # Errors
-    /// The controller cannot be used, and why; nothing more is to be done with this one.
+    /// The reason why the controller cannot be used. The bring-up has ended.
     pub fn answered(
         &mut self,
         entry: CompletionEntry,
@@ -279,7 +281,7 @@ impl Bringup {
             .inspect_err(|_| self.step = BringupStep::Failed)
     }
 
-    /// The error for a command that was not answered in the time the caller gives.
+    /// Error for a command that the controller did not answer in the caller's time limit.
     #[must_use]
     pub fn no_answer(&self) -> BringupError {
         let sentence = format!("the controller did not answer {} in time", self.step.name());

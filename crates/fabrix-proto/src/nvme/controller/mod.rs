@@ -1,19 +1,21 @@
-//! The target side of one association: a controller as a pure value.
+//! Controller of one association, as a value without I/O.
 //!
-//! It answers every command of the admin queue: properties, Identify, features, log pages, events,
-//! keep-alive, abort. It knows the state of its controller and nothing of the transport: slots come
-//! in with commands and go out with answers. What exists is asked from an [`Authorized`] view each
-//! time, so that a replaced inventory shows at once. It moves no data, has no clock, and neither
-//! executes I/O commands nor keeps I/O queues.
+//! The controller answers every command of the admin queue: properties, Identify, features, log
+//! pages, events, keep-alive, abort. Slots come in with commands and go out with answers. The
+//! controller reads the exported objects from an [`Authorized`] view for each command, so a
+//! replaced inventory is visible at once. Data, clock, I/O commands and I/O queues belong to the
+//! caller.
 //!
-//! The caller's part: check [`Controller::transfer_bytes`] against the host's SGL, call
-//! [`Controller::execute`] when the data are there, then [`Controller::poll_event`] until it is
-//! empty; call [`Controller::check_keep_alive`] at [`Controller::deadline`]; on
-//! [`Outcome::Quiesce`] stop the I/O queues and call [`Controller::quiesced`].
+//! The caller has these duties:
+//! - compare [`Controller::transfer_bytes`] with the host's SGL;
+//! - call [`Controller::execute`] when the data has arrived, then [`Controller::poll_event`] until
+//!   it returns `None`;
+//! - call [`Controller::check_keep_alive`] at [`Controller::deadline`];
+//! - on [`Outcome::Quiesce`] stop the I/O queues and call [`Controller::quiesced`].
 //!
-//! The version is 1.4: 2.0 requires log pages and ready modes that are not here, and what it adds
-//! for hosts (the structures independent of a command set, the limits of CNS 06h) is answered to
-//! those who ask all the same.
+//! The reported version is 1.4, because 2.0 requires log pages and ready modes that this controller
+//! does not have. The structures that 2.0 adds for hosts (independent of a command set, and the
+//! limits of CNS 06h) are answered nevertheless.
 //! Source: NVM Express Base Specification 2.x; NVMe over Fabrics, "Controller Initialization".
 
 mod command;
@@ -45,92 +47,93 @@ pub use events::ASYNC_EVENTS_MAX;
 pub use keep_alive::{DISCOVERY_TIMEOUT_MS, GRANULARITY_MS};
 pub use properties::{READY_TIMEOUT_MS, VERSION};
 
-/// What a controller is for.
+/// Kind of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It serves namespaces.
+    /// An I/O controller, with namespaces.
     Io,
-    /// It serves the discovery log.
+    /// A discovery controller, with the discovery log.
     Discovery,
 }
 
-/// What is decided when the target starts.
+/// Parameters that are fixed when the target starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerLimits {
-    /// The limits of I/O commands; `max_transfer_bytes` holds for admin data too and is at least
-    /// 8192.
+    /// Limits of I/O commands. `max_transfer_bytes` limits admin data too and is at least 8192.
     pub io: IoLimits,
-    /// Most bytes of data in an I/O command capsule (IOCCSZ).
+    /// Maximum length in bytes of data in an I/O command capsule (IOCCSZ).
     pub in_capsule_bytes: u32,
-    /// Longest time commands of a lost association may still change the disk (CQT); zero if nobody
-    /// knows.
+    /// CQT: longest time for which commands of a lost association may still change the disk. Zero:
+    /// unknown.
     pub quiesce_ms: u16,
 }
 
-/// What a command of the admin queue sees around it.
+/// Environment of an admin command.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// What the host may see.
+    /// Objects that the host may use.
     pub view: &'a Authorized,
-    /// What the health log shows.
+    /// Counters for the health log.
     pub health: &'a HealthCounters,
-    /// Whether reservations of the namespace that the command names outlive the power (PTPL); none
-    /// if there is no such namespace. Looked at by the Reservation Persistence feature alone.
+    /// Whether reservations of the command's namespace persist through power loss (PTPL). `None` if
+    /// the namespace does not exist. Only the Reservation Persistence feature reads the field.
     pub persistence: Option<bool>,
-    /// What the timing page shows.
+    /// Content of the timing page.
     pub timing: &'a TimingPage,
-    /// Whether I/O queues are connected: their number cannot be negotiated any more.
+    /// Whether I/O queues are connected. Their number can then no longer be negotiated.
     pub has_io_queues: bool,
-    /// The time.
+    /// Current time.
     pub now: Nanos,
 }
 
-/// Why the I/O queues must be stopped.
+/// Reason for stopping the I/O queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quiesce {
     /// The host cleared CC.EN.
     Reset,
-    /// The host asked for a shutdown: make everything durable, too.
+    /// The host has requested a shutdown. All writes must become durable too.
     Shutdown,
 }
 
-/// What becomes of an admin command.
+/// Result of an admin command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answer it; `data_bytes` from the start of the page go to the host.
+    /// The command is answered. `data_bytes` bytes from the start of the page go to the host.
     Complete {
-        /// How it ended.
+        /// Status of the command.
         status: Status,
-        /// Dwords 0 and 1.
+        /// Dwords 0 and 1 of the completion.
         result: u64,
-        /// Bytes of `page` to be sent, zero unless it succeeded.
+        /// Number of bytes of `page` to send. Zero unless the command succeeded.
         data_bytes: u32,
     },
-    /// An Asynchronous Event Request: keep the slot until [`Controller::poll_event`] or
-    /// [`Controller::release_held`] names it.
+    /// An Asynchronous Event Request. The caller keeps its slot until [`Controller::poll_event`] or
+    /// [`Controller::release_held`] returns the slot.
     Held,
-    /// Abort found its command, a held event request: answer that slot with
-    /// [`Status::ABORT_REQUESTED`], and this command with success and result zero.
+    /// Abort found a held event request. The caller answers the slot of the request with
+    /// [`Status::ABORT_REQUESTED`], and the Abort with success and result zero.
     Aborted {
-        /// The slot of the aborted command.
+        /// Slot of the aborted command.
         held: Slot,
     },
-    /// Answer it with success and result zero. Then stop the I/O queues, wait until no disk works
-    /// for them, answer the slots of [`Controller::release_held`] with [`Status::ABORT_REQUESTED`],
-    /// and call [`Controller::quiesced`]: the host polls CSTS until then.
+    /// The command is answered with success and result zero. The caller then stops the I/O queues,
+    /// waits until their disk requests have ended, answers the slots of
+    /// [`Controller::release_held`] with [`Status::ABORT_REQUESTED`], and calls
+    /// [`Controller::quiesced`]. The host polls CSTS until then.
     Quiesce(Quiesce),
-    /// Answer it with success, and time the commands of all I/O queues for so long; zero: not any
-    /// more.
+    /// The command is answered with success. The caller times the commands of all I/O queues for
+    /// this long.
     Time {
-        /// For how many seconds.
+        /// Time in seconds. Zero turns timing off.
         seconds: u32,
     },
-    /// Make reservations of this namespace (FFFFFFFFh: of all that can) outlive the power, or not;
-    /// answer it with success when that is on the medium.
+    /// The caller sets whether reservations of this namespace (FFFFFFFFh: of all capable ones)
+    /// persist through power loss. The command is answered with success when the setting is
+    /// durable.
     Persist {
-        /// Which namespace.
+        /// Namespace id.
         nsid: u32,
-        /// Whether they shall.
+        /// Whether the reservations persist.
         persist: bool,
     },
 }
@@ -161,7 +164,7 @@ impl Outcome {
     }
 }
 
-/// The controller of one association.
+/// Controller of one association.
 #[derive(Debug)]
 pub struct Controller {
     kind: Kind,
@@ -181,11 +184,11 @@ pub struct Controller {
     timestamp: Timestamp,
 }
 
-/// Entries of a discovery controller's admin queue, at most.
+/// Maximum number of entries of a discovery controller's admin queue.
 pub const DISCOVERY_QUEUE_ENTRIES: u16 = 128;
 
-/// How many entries a queue may have (MQES + 1) for hosts with this view: what [`Connect::parse`]
-/// wants to know.
+/// Maximum number of queue entries (MQES + 1) for hosts with this view. [`Connect::parse`] needs
+/// the number.
 #[must_use]
 pub fn max_queue_entries(view: &Authorized) -> u16 {
     view.subsystem()
@@ -195,8 +198,8 @@ pub fn max_queue_entries(view: &Authorized) -> u16 {
 }
 
 impl Controller {
-    /// The controller that an admin queue's `connect` makes; `view` is what it was authorized for,
-    /// and decides whether this is a discovery controller.
+    /// Controller for the `connect` of an admin queue. `view` decides whether it is a discovery
+    /// controller.
     #[must_use]
     pub fn new(
         view: &Authorized,
@@ -240,7 +243,7 @@ impl Controller {
         }
     }
 
-    /// What it is for.
+    /// Kind of the controller.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
@@ -252,23 +255,22 @@ impl Controller {
         self.controller_id
     }
 
-    /// Whose it is.
+    /// Host of the association.
     #[must_use]
     pub const fn host(&self) -> &Nqn {
         &self.host
     }
 
-    /// Whether it is enabled and takes commands: admin ones, and those of I/O queues.
+    /// Whether the controller is enabled and accepts admin and I/O commands.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.properties.takes_commands()
     }
 
-    /// Bytes of data that an admin queue's command moves, to be compared with the host's SGL.
+    /// Length in bytes of the data of an admin command, for comparison with the host's SGL.
     ///
     /// # Errors
-    /// The status to answer with: the command is unknown or malformed, or wants more than MDTS
-    /// allows.
+    /// The status of the answer: the command is unknown or malformed, or exceeds MDTS.
     pub fn transfer_bytes(&self, entry: &SubmissionEntry) -> Result<u32, Status> {
         if entry.is_fabrics() {
             let connect = entry.fabrics_type() == FabricsType::CONNECT;
@@ -281,9 +283,9 @@ impl Controller {
         }
     }
 
-    /// Executes a command of the admin queue.
+    /// Executes an admin command.
     ///
-    /// `data_in` is what came with it; `page` takes what goes back, and has room for
+    /// `data_in` is the data of the command. `page` receives the returned data and has room for
     /// [`transfer_bytes`](Self::transfer_bytes).
     pub fn execute(
         &mut self,
@@ -305,13 +307,13 @@ impl Controller {
         outcome.unwrap_or_else(Outcome::failed)
     }
 
-    /// All I/O queues are stopped and no disk works for them any more: the reset or shutdown is
-    /// complete.
+    /// Completes the reset or shutdown. All I/O queues are stopped, and their disk requests have
+    /// ended.
     pub fn quiesced(&mut self) {
         self.properties.quiesced();
     }
 
-    /// When [`check_keep_alive`](Self::check_keep_alive) must be called next, if ever.
+    /// Time of the next call of [`check_keep_alive`](Self::check_keep_alive), if any.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         if self.properties.is_fatal() {
@@ -321,14 +323,14 @@ impl Controller {
         }
     }
 
-    /// Commands have come on I/O queues: the host lives. To be said before
-    /// [`check_keep_alive`](Self::check_keep_alive) is asked.
+    /// Renews the keep-alive timer after I/O commands. The caller calls it before
+    /// [`check_keep_alive`](Self::check_keep_alive).
     pub const fn io_commands_came(&mut self, now: Nanos) {
         self.keep_alive.renew(now);
     }
 
-    /// Whether the host was silent for too long. Once it is true the controller is in fatal status
-    /// (CSTS.CFS) and answers nothing but errors: end the association, quiescing the disks first.
+    /// Whether the keep-alive timer has expired. The controller is then in fatal status (CSTS.CFS)
+    /// and answers with errors only. The caller quiesces the disks and ends the association.
     pub fn check_keep_alive(&mut self, now: Nanos) -> bool {
         if self.keep_alive.is_expired(now) {
             self.properties.fail();
@@ -337,25 +339,25 @@ impl Controller {
         false
     }
 
-    /// A namespace was added, removed, resized or otherwise changed.
+    /// Reports that a namespace was added, removed, resized or changed otherwise.
     pub fn namespace_changed(&mut self, nsid: u32) {
         self.events.namespace_changed(nsid);
     }
 
-    /// Another host, or an initiator, changed a reservation that this host had to do with.
+    /// Reports that another host or an initiator changed a reservation that concerns this host.
     pub fn reservation_notice(&mut self, nsid: u32, notice: Notice) {
         if self.kind == Kind::Io && !self.masks_notice(nsid, notice) {
             self.events.reservation_notice(nsid, notice);
         }
     }
 
-    /// What the discovery log shows this host has changed.
+    /// Reports that the discovery log of this host has changed.
     pub fn discovery_changed(&mut self) {
         self.events.discovery_changed();
     }
 
-    /// The next event to be told: answer the slot with success and this dword 0. Call until it is
-    /// `None`, after every command and every change.
+    /// Next event. The caller answers the slot with success and this dword 0. It calls the function
+    /// after every command and every change, until the result is `None`.
     pub fn poll_event(&mut self) -> Option<(Slot, u32)> {
         if self.properties.takes_commands() {
             self.events.poll()
@@ -364,15 +366,15 @@ impl Controller {
         }
     }
 
-    /// Takes back the held event request whose command id has come with another command: its host
-    /// has forgotten it, and the transport sends no answer to it. Call before the other command is
-    /// executed.
+    /// Removes the held event request whose command id another command uses. Its host has forgotten
+    /// the request, so the transport sends no answer. The caller calls the function before it
+    /// executes the other command.
     pub fn forgotten(&mut self, command_id: u16) -> Option<Slot> {
         self.events.take(command_id)
     }
 
-    /// Takes back one held event request, to be answered with [`Status::ABORT_REQUESTED`]; call
-    /// until it is `None` when the I/O queues were stopped.
+    /// Removes one held event request, for an answer with [`Status::ABORT_REQUESTED`]. The caller
+    /// calls the function until it returns `None` after the I/O queues have stopped.
     pub fn release_held(&mut self) -> Option<Slot> {
         self.events.release()
     }

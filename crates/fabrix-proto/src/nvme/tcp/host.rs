@@ -34,19 +34,19 @@ use crate::nvme::queue::HostEvent;
 use crate::nvme::spec::{CompletionEntry, Status};
 use crate::{Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 
-/// What the host asks for and insists on. Decided before the first byte.
+/// Requirements of the host. The owner sets them before the first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct HostLimits {
-    /// Commands in progress at most, 1 to 4096: the rest of the command id tells their generations
-    /// apart.
+    /// Maximum number of commands in progress, 1 to 4096. The other bits of a command id
+    /// distinguish generations of a slot.
     pub max_slots: u16,
-    /// R2Ts of one command that the controller may have outstanding, as a plain count, at least 1.
+    /// Maximum number of outstanding R2Ts of one command, as a plain count, at least 1.
     pub max_r2t: u32,
-    /// Whether headers are to have digests.
+    /// Whether the host requests header digests.
     pub header_digest: bool,
-    /// Whether data is to have digests.
+    /// Whether the host requests data digests.
     pub data_digest: bool,
-    /// Whether a controller that will not use the digests asked for is good enough.
+    /// Whether the host accepts a controller that refuses the requested digests.
     pub fewer_digests: bool,
 }
 
@@ -62,54 +62,54 @@ impl Default for HostLimits {
     }
 }
 
-/// The host's side of one connection.
+/// Host side of one connection.
 pub struct Host {
     limits: HostLimits,
     crc32c: Crc32c,
     reading: Reading,
     initialized: bool,
-    /// The last common header that passed its checks since then, and where the header of its PDU
-    /// ends: nearly every PDU begins with the same as the one before.
+    /// Last common header that passed its checks, and the end of its PDU's header. Nearly every PDU
+    /// begins like the one before.
     passed: Option<([u8; COMMON_BYTES], usize)>,
     digests: Digests,
     controller_alignment: u8,
     max_h2c_bytes: u32,
     in_capsule_bytes: u32,
     slots: SlotTable,
-    /// What R2Ts have asked for, in their order.
+    /// Data that R2Ts have requested, in their order.
     granted: VecDeque<Granted>,
-    /// The last answer.
+    /// Last completion.
     entry: CompletionEntry,
-    /// The header whose digest or padding is still to come.
+    /// Header whose digest or padding is outstanding.
     head: [u8; HEAD_BYTES],
     goodbye: Option<TerminateReason>,
-    /// One side has said its goodbye: the other says none.
+    /// True after one side has sent a terminate request. The other side then sends none.
     parted: bool,
 }
 
-/// What the next bytes are.
+/// Meaning of the next received bytes.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
-    /// The first 24 bytes of a PDU: all of the header, but for ICResp.
+    /// First 24 bytes of a PDU: the whole header, except for ICResp.
     Head,
-    /// What lies between those and the data, or the next PDU: digest and padding, or the rest of
+    /// Bytes between the header and the data or the next PDU: digest and padding, or the rest of
     /// ICResp.
     Rest { bytes: usize },
-    /// A piece of a read's data; `completes` when it says that no CapsuleResp follows.
+    /// Piece of a read's data. `completes` if no CapsuleResp follows.
     Data {
         slot: Slot,
         offset: u32,
         bytes: u32,
         completes: bool,
     },
-    /// Nothing, for ever.
+    /// Nothing. The connection is over.
     Closed,
 }
 
 impl Host {
-    /// A connection on which no byte has passed; `start` sends the first.
+    /// A connection without traffic. `start` sends the first PDU.
     ///
-    /// Limits that are not possible are moved to the nearest that is.
+    /// Limits that are not possible are changed to the nearest possible values.
     #[must_use]
     pub fn new(limits: HostLimits, crc32c: Crc32c) -> Self {
         let max_slots = limits.max_slots.clamp(1, MAX_SLOTS);
@@ -142,41 +142,41 @@ impl Host {
         out.bytes(request.as_bytes());
     }
 
-    /// The most in-capsule data of an I/O command, in bytes: IOCCSZ in bytes, less the 64 of the
-    /// entry.
+    /// Sets the maximum in-capsule data of an I/O command in bytes: IOCCSZ in bytes less the 64 of
+    /// the entry.
     ///
-    /// Until this is called the connection is taken for an admin queue, with 8192. Fabrics commands
-    /// have that much on every queue.
+    /// Before the call the queue counts as an admin queue with 8192 bytes. Fabrics commands have
+    /// this limit on every queue.
     pub fn set_in_capsule(&mut self, bytes: u32) {
         self.in_capsule_bytes = bytes;
     }
 
-    /// Whether the controller has agreed and the connection is not over.
+    /// Whether ICResp has arrived and the connection is not over.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.initialized && !self.is_closed()
     }
 
-    /// The digests in use; none before the controller has agreed.
+    /// Digests in use. None before ICResp.
     #[must_use]
     pub fn digests(&self) -> Digests {
         self.digests
     }
 
-    /// The answer that was the last event, until the next bytes are handed over; made here
-    /// (success, no result) when the data said SUCCESS.
+    /// Completion of the last event, valid until the next bytes arrive. If the data said SUCCESS,
+    /// the completion is made here: success without a result.
     #[must_use]
     pub const fn entry(&self) -> &CompletionEntry {
         &self.entry
     }
 
-    /// How many slots hold a command that is not answered.
+    /// Number of slots with unanswered commands.
     #[must_use]
     pub fn slots_in_use(&self) -> usize {
         self.slots.in_use()
     }
 
-    /// Why the controller ended the connection, after `HostEvent::Terminated`.
+    /// Reason for the controller's terminate request, after `HostEvent::Terminated`.
     #[must_use]
     pub fn goodbye(&self) -> Option<TerminateReason> {
         self.goodbye
@@ -279,5 +279,5 @@ impl Machine for Host {
     }
 }
 
-/// All headers that a controller sends are this long, but for ICResp.
+/// Length in bytes of all headers that a controller sends, except for ICResp.
 const HEAD_BYTES: usize = 24;

@@ -39,29 +39,30 @@ use crate::nvme::queue::ControllerEvent;
 use crate::nvme::spec::SubmissionEntry;
 use crate::{Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 
-/// What one connection may use. Decided by the adapter before the first byte.
+/// Limits of one connection. The adapter sets them before the first byte arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLimits {
-    /// Commands in progress at most; one more ends the connection. At least 1, and at least the
-    /// queue's size.
+    /// Maximum number of commands in progress: at least 1, and at least the queue's size. One more
+    /// ends the connection.
     pub max_slots: u16,
-    /// In-capsule data of an I/O queue's command, in bytes: what IOCCSZ tells the host, less the 64
-    /// of the entry. Up to 8 KiB of it must be received in one piece.
+    /// Maximum in-capsule data of an I/O command in bytes: IOCCSZ in bytes less the 64 of the
+    /// entry. Up to 8 KiB must be received in one piece.
     pub in_capsule_bytes: u32,
-    /// Data of one command, in bytes (MDTS); a command that wants more is refused with Invalid
+    /// Maximum data length of one command in bytes (MDTS). A longer command is refused with Invalid
     /// Field.
     pub max_data_bytes: u32,
-    /// Data of one H2CData (MAXH2CDATA), in bytes; made a multiple of 4 and at least 4096.
+    /// Maximum data length of one H2CData in bytes (MAXH2CDATA). Rounded to a multiple of 4 of at
+    /// least 4096.
     pub max_h2c_bytes: u32,
-    /// Data asked for by one R2T, in bytes; a larger write is asked for in pieces, one after the
-    /// other. At least 4096.
+    /// Maximum data length of one R2T in bytes, at least 4096. A larger write has several R2Ts, one
+    /// after the other.
     pub max_r2t_bytes: u32,
-    /// Whether a host that wants header digests gets them.
+    /// Whether header digests are used when the host requests them.
     pub header_digest_allowed: bool,
-    /// Whether a host that wants data digests gets them.
+    /// Whether data digests are used when the host requests them.
     pub data_digest_allowed: bool,
-    /// Whether a read may end with its data (SUCCESS), without a CapsuleResp, where the standard
-    /// allows that.
+    /// Whether a read may end with its data (SUCCESS) instead of a CapsuleResp, where the standard
+    /// allows it.
     pub success_flag: bool,
 }
 
@@ -80,14 +81,14 @@ impl Default for TargetLimits {
     }
 }
 
-/// The controller's side of one connection.
+/// Controller side of one connection.
 pub struct Target {
     limits: TargetLimits,
     crc32c: Crc32c,
     reading: Reading,
     initialized: bool,
-    /// The last common header that passed its checks since then, and where the header of its PDU
-    /// ends: nearly every PDU begins with the same as the one before.
+    /// Last common header that passed its checks, and the end of its PDU's header. Nearly every PDU
+    /// begins like the one before.
     passed: Option<([u8; COMMON_BYTES], usize)>,
     digests: Digests,
     host_alignment: u8,
@@ -96,34 +97,34 @@ pub struct Target {
     queue_entries: u32,
     sq_head: u16,
     slots: SlotTable,
-    /// The last entry that came: its in-capsule data may still be arriving.
+    /// Last submission entry. Its in-capsule data may still be arriving.
     entry: SubmissionEntry,
     goodbye: Option<TerminateReason>,
-    /// One side has said its goodbye: the other says none.
+    /// True after one side has sent a terminate request. The other side then sends none.
     parted: bool,
 }
 
-/// What the next bytes are.
+/// Meaning of the next received bytes.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
     /// A common header.
     Common,
-    /// The rest of this PDU's header, its digest, and padding.
+    /// Rest of the PDU's header, its digest, and padding.
     Rest { common: CommonHeader, bytes: usize },
     /// In-capsule data.
     Capsule { slot: Slot, bytes: u32 },
     /// A piece of a write's data.
     Data { slot: Slot, offset: u32, bytes: u32 },
-    /// In-capsule data that nobody wants, and its digest.
+    /// In-capsule data to skip, with its digest.
     Unwanted { slot: Slot, bytes: u32 },
-    /// Nothing, for ever.
+    /// Nothing. The connection is over.
     Closed,
 }
 
 impl Target {
-    /// A connection on which no byte has passed.
+    /// A connection without traffic.
     ///
-    /// Limits that the standard does not allow are moved to the nearest it does.
+    /// Limits that the standard does not allow are changed to the nearest allowed values.
     #[must_use]
     pub fn new(limits: TargetLimits, crc32c: Crc32c) -> Self {
         let limits = TargetLimits {
@@ -151,48 +152,47 @@ impl Target {
         }
     }
 
-    /// Whether SQ flow control is used (the Connect command's CATTR says otherwise). Without it
-    /// SQHD is 0xFFFF and reads may end without a CapsuleResp.
+    /// Sets whether SQ flow control is used, from the Connect command's CATTR. Without flow control
+    /// SQHD is 0xFFFF, and reads may end without a CapsuleResp.
     pub fn set_flow_control(&mut self, used: bool) {
         self.flow_control = used;
     }
 
-    /// What the Connect command said about the queue: which kind, and its size.
+    /// Sets kind and size of the queue, from the Connect command.
     ///
-    /// Until then it counts as an admin queue, whose in-capsule limit is that of the Connect
-    /// command itself. `entries` is a plain count (SQSIZE + 1).
+    /// Before the call the queue counts as an admin queue, whose in-capsule limit is that of the
+    /// Connect command itself. `entries` is a plain count (SQSIZE + 1).
     pub fn set_queue(&mut self, admin: bool, entries: u32) {
         self.admin = admin;
         self.queue_entries = entries.max(1);
     }
 
-    /// Whether it is an admin queue, as far as Connect has said.
+    /// Whether the queue is an admin queue. True before Connect.
     #[must_use]
     pub const fn is_admin(&self) -> bool {
         self.admin
     }
 
-    /// The submission entry of the command that was the last event, until the next bytes are handed
-    /// over: it is copied once, from the wire.
+    /// Submission entry of the command that was the last event, valid until the next bytes arrive.
+    /// The entry is copied once, from the wire.
     #[must_use]
     pub const fn entry(&self) -> &SubmissionEntry {
         &self.entry
     }
 
-    /// How many slots are in use: commands not answered, or answered while their data was on its
-    /// way.
+    /// Number of slots in use: unanswered commands, and answered commands with outstanding data.
     #[must_use]
     pub fn slots_in_use(&self) -> usize {
         self.slots.in_use()
     }
 
-    /// The digests in use; none before the host asked.
+    /// Digests in use. None before the host's ICReq.
     #[must_use]
     pub fn digests(&self) -> Digests {
         self.digests
     }
 
-    /// Why the host ended the connection, after `ControllerEvent::Terminated`.
+    /// Reason for the host's terminate request, after `ControllerEvent::Terminated`.
     #[must_use]
     pub fn goodbye(&self) -> Option<TerminateReason> {
         self.goodbye
@@ -285,7 +285,7 @@ impl Machine for Target {
     }
 }
 
-/// Leaves room in PLEN for header, padding and digests, whatever they are.
+/// Limit that leaves room in PLEN for header, padding and digests.
 const MAX_DATA_BYTES: u32 = u32::MAX - 1023;
-/// What is dropped is taken in pieces of this size.
+/// Length in bytes of the pieces in which skipped data is received.
 const SKIPPED_AT_ONCE: u32 = 4096;

@@ -1,25 +1,25 @@
-//! What lies on the wire: magics, numbers, and the structures of fixed length. All integers are
+//! Wire layout of NBD: magic numbers, codes, and structures of fixed length. All integers are
 //! big-endian.
 //!
 //! Source: "The NBD protocol", sections "Newstyle negotiation", "Transmission" and "Values".
 
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
-/// What a server says first ("NBDMAGIC").
+/// First magic number of a server ("NBDMAGIC").
 pub const GREETING: u64 = 0x4e42_444d_4147_4943;
-/// What begins newstyle negotiation and every option ("IHAVEOPT").
+/// Magic number of newstyle negotiation and of every option ("IHAVEOPT").
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// What begins every answer to an option.
+/// Magic number of every answer to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// What begins every compact request.
+/// Magic number of every compact request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// What begins every extended request.
+/// Magic number of every extended request.
 pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
-/// What begins a simple reply.
+/// Magic number of a simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// What begins a chunk of a structured reply.
+/// Magic number of a chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
-/// What begins a chunk of an extended reply.
+/// Magic number of a chunk of an extended reply.
 pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
 
 /// The server (or client) speaks fixed newstyle.
@@ -29,57 +29,57 @@ pub const NO_ZEROES: u16 = 2;
 
 /// Options of a client.
 pub mod option {
-    /// Choose an export and begin, without any way to say no.
+    /// Choose an export and start transmission. The server cannot answer with an error.
     pub const EXPORT_NAME: u32 = 1;
-    /// The client leaves.
+    /// End the session.
     pub const ABORT: u32 = 2;
-    /// Which exports are there?
+    /// List the exports.
     pub const LIST: u32 = 3;
-    /// What about this export?
+    /// Describe an export.
     pub const INFO: u32 = 6;
-    /// The same, and begin.
+    /// Describe an export and start transmission.
     pub const GO: u32 = 7;
-    /// Replies may come in chunks.
+    /// Enable structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Which metadata contexts are there?
+    /// List the metadata contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
-    /// Block status is to be told in these metadata contexts.
+    /// Select the metadata contexts for block status.
     pub const SET_META_CONTEXT: u32 = 10;
-    /// Requests and replies have headers of 32 bytes.
+    /// Enable extended headers of 32 bytes.
     pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Answers to options.
 pub mod reply {
-    /// Done.
+    /// Success.
     pub const ACK: u32 = 1;
     /// One export.
     pub const SERVER: u32 = 2;
-    /// One fact about an export.
+    /// One property of an export.
     pub const INFO: u32 = 3;
     /// One metadata context.
     pub const META_CONTEXT: u32 = 4;
-    /// We do not know this option.
+    /// The option is not supported.
     pub const ERR_UNSUPPORTED: u32 = 0x8000_0001;
     /// The option's data is wrong.
     pub const ERR_INVALID: u32 = 0x8000_0003;
-    /// There is no such export.
+    /// The export does not exist.
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
     /// The option's data is too long.
     pub const ERR_TOO_BIG: u32 = 0x8000_0009;
-    /// Extended headers are required; or they are agreed upon, and there is no way back.
+    /// Extended headers are required, or are already in use and cannot be left.
     pub const ERR_EXT_HEADER_REQD: u32 = 0x8000_000a;
 }
 
-/// Facts about an export.
+/// Properties of an export.
 pub mod info {
-    /// Its size and flags.
+    /// Size and flags.
     pub const EXPORT: u16 = 0;
-    /// Its name.
+    /// Name.
     pub const NAME: u16 = 1;
-    /// What it is, for people.
+    /// Description for people.
     pub const DESCRIPTION: u16 = 2;
-    /// Its smallest, best and largest request.
+    /// Minimum, preferred and maximum request size.
     pub const BLOCK_SIZE: u16 = 3;
 }
 
@@ -113,53 +113,53 @@ pub mod command {
     pub const READ: u16 = 0;
     /// Write; the data follows.
     pub const WRITE: u16 = 1;
-    /// The client leaves.
+    /// End the session.
     pub const DISCONNECT: u16 = 2;
     /// Flush.
     pub const FLUSH: u16 = 3;
-    /// Give space back.
+    /// Deallocate space.
     pub const TRIM: u16 = 4;
-    /// A range is going to be read.
+    /// Prefetch a range.
     pub const CACHE: u16 = 5;
     /// Write zeroes.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Which parts of a range hold something?
+    /// Report the state of a range.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of requests.
 pub mod command_flag {
-    /// Answer when it is on the medium.
+    /// FUA: the answer follows when the data is on the medium.
     pub const FUA: u16 = 1;
-    /// Zeroes: keep the space.
+    /// Write zeroes without deallocating space.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// A read: in one piece.
+    /// Answer a read in one chunk.
     pub const DF: u16 = 1 << 2;
-    /// Block status: one extent.
+    /// Report one extent only.
     pub const REQ_ONE: u16 = 1 << 3;
-    /// Zeroes: only if that is faster than a write.
+    /// Write zeroes only if that is faster than a write.
     pub const FAST_ZERO: u16 = 1 << 4;
-    /// An extended request: the length counts bytes that follow it.
+    /// The length of an extended request counts bytes that follow the header.
     pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
-/// What a chunk of a structured reply is.
+/// Type of a chunk.
 pub mod chunk {
-    /// This was the last one.
+    /// Flag of the last chunk.
     pub const DONE: u16 = 1;
     /// Data at an offset.
     pub const OFFSET_DATA: u16 = 1;
-    /// Nothing: the request was carried out.
+    /// No content: the request succeeded.
     pub const NONE: u16 = 0;
     /// Extents of a metadata context.
     pub const BLOCK_STATUS: u16 = 5;
-    /// The same with lengths of 64 bits.
+    /// Extents with lengths of 64 bits.
     pub const BLOCK_STATUS_EXT: u16 = 6;
-    /// It was not.
+    /// Error.
     pub const ERROR: u16 = 0x8001;
 }
 
-/// The metadata context that tells which blocks are allocated.
+/// Metadata context that reports which blocks are allocated.
 /// Source: "The `base:` metadata namespace".
 pub const ALLOCATION: &str = "base:allocation";
 
@@ -171,7 +171,7 @@ pub mod state {
     pub const ZERO: u32 = 1 << 1;
 }
 
-/// Why a request was not carried out; the numbers are those of Linux.
+/// Error of a request. The numbers are those of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Error {
@@ -181,13 +181,13 @@ pub enum Error {
     Io = 5,
     /// No memory.
     NoMemory = 12,
-    /// The request cannot be meant.
+    /// The request is invalid.
     Invalid = 22,
     /// No space, or a write past the end.
     NoSpace = 28,
     /// The request is too long.
     Overflow = 75,
-    /// The disk does not do this.
+    /// The disk does not support the request.
     NotSupported = 95,
     /// The server is being shut down.
     ShuttingDown = 108,
@@ -203,11 +203,11 @@ wire! {
         pub flags: U16,
         /// [`command`].
         pub kind: U16,
-        /// Comes back with the reply.
+        /// Cookie, echoed in the reply.
         pub cookie: [u8; 8],
-        /// First byte.
+        /// Offset of the first byte.
         pub offset: U64,
-        /// How many bytes.
+        /// Number of bytes.
         pub length: U32,
     }
 
@@ -220,12 +220,12 @@ wire! {
         pub flags: U16,
         /// [`command`].
         pub kind: U16,
-        /// Comes back with the reply.
+        /// Cookie, echoed in the reply.
         pub cookie: [u8; 8],
-        /// First byte. Comes back with the reply too.
+        /// Offset of the first byte, echoed in the reply.
         pub offset: U64,
-        /// How many bytes: behind the header with [`command_flag::PAYLOAD_LEN`], of the disk
-        /// without.
+        /// Number of bytes: behind the header with [`command_flag::PAYLOAD_LEN`], otherwise of the
+        /// disk.
         pub length: U64,
     }
 
@@ -236,7 +236,7 @@ wire! {
         pub magic: U64,
         /// [`option`].
         pub option: U32,
-        /// Bytes of its data.
+        /// Length of the option's data in bytes.
         pub length: U32,
     }
 }

@@ -1,36 +1,35 @@
-//! The block device: what a guest asks, what it is told, and the space in which it reads what the
-//! disk is.
+//! Block device: requests, answers, and the configuration space.
 //!
 //! Source: VIRTIO 1.2, section 5.2 "Block Device". All integers are little-endian.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
-/// The unit of every address and length, whatever the disk's block is.
+/// Unit of every address and length in bytes, independent of the disk's block size.
 pub const SECTOR_BYTES: u64 = 512;
-/// What every request begins with, for the device to read.
+/// Length in bytes of the head of every request.
 pub const HEAD_BYTES: usize = size_of::<Head>();
 /// Bytes of the identity string.
 pub const ID_BYTES: usize = 20;
 
 /// Feature bits of block devices.
 pub mod feature {
-    /// `seg_max` says how many segments a request has at most.
+    /// `seg_max` is valid: maximum number of segments of a request.
     pub const SEG_MAX: u64 = 1 << 2;
     /// Writes fail.
     pub const READ_ONLY: u64 = 1 << 5;
-    /// `block_bytes` is the smallest that can be read or written.
+    /// `block_bytes` is valid: smallest unit of reads and writes.
     pub const BLOCK_SIZE: u64 = 1 << 6;
-    /// There are flushes.
+    /// Flush is supported.
     pub const FLUSH: u64 = 1 << 9;
-    /// The fields about physical blocks and the best sizes are there.
+    /// The fields about physical blocks and preferred sizes are valid.
     pub const TOPOLOGY: u64 = 1 << 10;
     /// `writeback` can be read and set.
     pub const WRITEBACK: u64 = 1 << 11;
-    /// There may be several queues.
+    /// The device may have several queues.
     pub const QUEUES: u64 = 1 << 12;
-    /// Space can be given back.
+    /// Discard is supported.
     pub const DISCARD: u64 = 1 << 13;
-    /// Zeroes can be written without sending them.
+    /// Write zeroes is supported.
     pub const WRITE_ZEROES: u64 = 1 << 14;
 }
 
@@ -39,7 +38,7 @@ wire! {
     ///
     /// Source: section 5.2.6.
     pub struct Head: 16 bytes {
-        /// What is asked: [`kind`].
+        /// Type of the request: [`kind`].
         pub kind: U32,
         reserved: U32,
         /// First sector.
@@ -47,60 +46,60 @@ wire! {
     }
 }
 
-/// What can be asked.
+/// Types of requests.
 pub mod kind {
     /// Read.
     pub const IN: u32 = 0;
     /// Write.
     pub const OUT: u32 = 1;
-    /// What was answered is to be on the medium.
+    /// Make all answered writes durable.
     pub const FLUSH: u32 = 4;
     /// The identity string.
     pub const GET_ID: u32 = 8;
-    /// Give space back.
+    /// Deallocate space.
     pub const DISCARD: u32 = 11;
     /// Write zeroes.
     pub const WRITE_ZEROES: u32 = 13;
 }
 
 wire! {
-    /// What follows the head of a discard or of zeroes. 16 bytes.
+    /// Range of a discard or of a write of zeroes. 16 bytes.
     pub struct Range: 16 bytes {
         /// First sector.
         pub sector: U64,
-        /// How many.
+        /// Number of sectors.
         pub sectors: U32,
-        /// Bit 0: zeroes may be made by giving space back.
+        /// Bit 0: the device may deallocate instead of writing zeroes.
         pub flags: U32,
     }
 }
 
-/// Zeroes may be made by giving space back.
+/// The device may deallocate instead of writing zeroes.
 pub const UNMAP: u32 = 1;
 
-/// The last byte of every request.
+/// Status, the last byte of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Answer {
     /// Done.
     Ok = 0,
-    /// It failed.
+    /// The request failed.
     IoError = 1,
-    /// There is no such request.
+    /// The request is not supported.
     Unsupported = 2,
 }
 
 wire! {
-    /// What a guest reads about the disk. 60 bytes.
+    /// Configuration space. 60 bytes.
     ///
     /// Source: section 5.2.4.
     #[derive(Default)]
     pub struct Config: 60 bytes {
         /// Sectors.
         pub capacity: U64,
-        /// Most bytes of a segment; not told.
+        /// Maximum length of a segment in bytes. Not used.
         pub size_max: U32,
-        /// Most segments of a request.
+        /// Maximum number of segments of a request.
         pub seg_max: U32,
         geometry: [u8; 4],
         /// Bytes of a logical block.
@@ -109,53 +108,52 @@ wire! {
         pub physical_block_exponent: u8,
         /// The first aligned logical block.
         pub alignment_offset: u8,
-        /// Logical blocks worth asking for at least.
+        /// Preferred minimum transfer in logical blocks.
         pub min_io_blocks: U16,
-        /// Logical blocks worth asking for at best.
+        /// Preferred transfer in logical blocks.
         pub opt_io_blocks: U32,
-        /// 1: writes may stay in a cache until a flush. 0: they are on the medium when they are
-        /// answered.
+        /// 1: writes may stay in a cache until a flush. 0: answered writes are on the medium.
         pub writeback @ 32: u8,
         unused: u8,
-        /// How many queues there are.
+        /// Number of queues.
         pub num_queues: U16,
-        /// Most sectors of a discard.
+        /// Maximum number of sectors of a discard.
         pub max_discard_sectors: U32,
-        /// Most ranges of a discard.
+        /// Maximum number of ranges of a discard.
         pub max_discard_ranges: U32,
-        /// Sectors to which discards are best aligned.
+        /// Preferred alignment of discards in sectors.
         pub discard_alignment_sectors: U32,
-        /// Most sectors of zeroes.
+        /// Maximum number of sectors of a write of zeroes.
         pub max_zeroes_sectors: U32,
-        /// Most ranges of zeroes.
+        /// Maximum number of ranges of a write of zeroes.
         pub max_zeroes_ranges: U32,
-        /// 1: zeroes may give space back.
+        /// 1: a write of zeroes may deallocate.
         pub zeroes_may_unmap: u8,
         unused2: [u8; 3],
     }
 }
 
-/// What a guest is to know about a disk.
+/// Properties of a disk that a guest can see.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Bytes of the disk.
     pub bytes: u64,
     /// Bytes of a logical block: a power of two, 512 or more.
     pub block_bytes: u32,
-    /// Bytes that the medium writes at once; not less than a block.
+    /// Size in bytes of the medium's physical block, at least a logical block.
     pub physical_bytes: u32,
-    /// Bytes worth asking for at once. 0: no preference.
+    /// Preferred transfer in bytes. 0: no preference.
     pub optimal_bytes: u32,
-    /// Queues at most.
+    /// Maximum number of queues.
     pub queues: u16,
     /// Writes fail.
     pub read_only: bool,
-    /// The disk gives space back.
+    /// The disk can deallocate space.
     pub trims: bool,
 }
 
 impl Facts {
-    /// The feature bits that this disk has, those of every device not included.
+    /// Feature bits of the disk, without those of every device.
     #[must_use]
     pub fn features(&self) -> u64 {
         let if_so = |condition: bool, bits: u64| if condition { bits } else { 0 };
@@ -170,7 +168,7 @@ impl Facts {
             | if_so(!self.read_only && self.trims, feature::DISCARD)
     }
 
-    /// What is read in the space of the device.
+    /// Content of the configuration space.
     #[must_use]
     pub fn config(&self) -> Config {
         let block_sectors = self.block_bytes / 512;
@@ -197,11 +195,11 @@ impl Facts {
     }
 }
 
-/// Segments of a request, head and status not counted: what a queue of 128 has room for without
-/// indirect tables.
+/// Maximum number of segments of a request without head and status: a queue of 128 holds them
+/// without indirect tables.
 const SEGMENTS_MAX: u32 = 126;
-/// A discard, or zeroes, cover 2 GiB at most: whole blocks of any size.
+/// Maximum number of sectors of a discard or of a write of zeroes: 2 GiB, whole blocks of any size.
 const ZEROES_SECTORS: u32 = 1 << 22;
 
-/// Where `writeback` stands: the one byte that a guest may set.
+/// Offset of `writeback`, the only byte that a guest may set.
 pub const WRITEBACK_AT: usize = 32;

@@ -1,15 +1,16 @@
-//! What a target says in its responses, as values: flags, reasons, outcomes, events and statuses.
+//! Values in the responses of a target: flags, reasons, results, events and statuses.
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
-/// S of a Data-In: it bears the status, and no SCSI Response follows.
+/// S of a Data-In: the PDU has the status, and no SCSI Response follows.
 pub const DATA_IN_STATUS: u8 = 0x01;
-/// O of a Data-In or SCSI Response: the command had more to move than the initiator expected.
+/// O of a Data-In or SCSI Response: the command needs to move more data than the initiator
+/// expected.
 pub const RESIDUAL_OVERFLOW: u8 = 0x04;
 /// U of a Data-In or SCSI Response: the command moved less than the initiator expected.
 pub const RESIDUAL_UNDERFLOW: u8 = 0x02;
 
-/// Why a PDU is rejected.
+/// Reason of a Reject.
 ///
 /// Source: RFC 7143, section 11.17.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +20,19 @@ pub enum RejectReason {
     DataDigest = 0x02,
     /// SNACK, where there is no recovery.
     Snack = 0x03,
-    /// A PDU that may not come now.
+    /// The PDU is not allowed now.
     Protocol = 0x04,
-    /// A PDU that is not known here.
+    /// The PDU is not supported.
     CommandNotSupported = 0x05,
-    /// More immediate commands at once than there is room for.
+    /// Too many concurrent immediate commands.
     TooManyImmediate = 0x06,
-    /// The Initiator Task Tag is that of a task in progress.
+    /// The Initiator Task Tag belongs to a task in progress.
     TaskInProgress = 0x07,
-    /// A field has a value that it may not have.
+    /// A field has an invalid value.
     InvalidField = 0x09,
 }
 
-/// What became of a task management function.
+/// Result of a task management function.
 ///
 /// Source: RFC 7143, section 11.6.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub enum TaskManagementOutcome {
     Rejected = 255,
 }
 
-/// What became of a logout.
+/// Result of a logout.
 ///
 /// Source: RFC 7143, section 11.15.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,33 +70,33 @@ pub enum LogoutOutcome {
     RecoveryNotSupported = 2,
 }
 
-/// What a target says unasked.
+/// Event of an Asynchronous Message.
 ///
 /// Source: RFC 7143, section 11.9.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
-    /// The target asks for a logout within so many seconds.
+    /// The target requests a logout within a time limit.
     LogoutRequested {
-        /// Until the target drops the connection, in seconds.
+        /// Time in seconds until the target drops the connection.
         within_s: u16,
     },
     /// The target drops this connection.
     ConnectionDropped {
-        /// Before the initiator may come back, in seconds.
+        /// Time in seconds before the initiator may reconnect.
         time2wait_s: u16,
-        /// How long its tasks are kept, in seconds.
+        /// Time in seconds for which the target keeps the tasks.
         time2retain_s: u16,
     },
     /// The target drops all connections of the session.
     SessionDropped {
-        /// Before the initiator may come back, in seconds.
+        /// Time in seconds before the initiator may reconnect.
         time2wait_s: u16,
-        /// How long its tasks are kept, in seconds.
+        /// Time in seconds for which the target keeps the tasks.
         time2retain_s: u16,
     },
 }
 
-/// What the last step of a login says: class in the upper byte, detail in the lower one.
+/// Status of a login response: class in the upper byte, detail in the lower one.
 ///
 /// Source: RFC 7143, section 11.13.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

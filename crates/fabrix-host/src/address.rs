@@ -1,8 +1,6 @@
-//! Address of a remote disk over NVMe/TCP.
+//! Address of a remote disk over NVMe/TCP, and the text of addresses of both protocols.
 
 use std::fmt;
-
-use crate::resolve::write_uri;
 
 /// Address of a remote namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,4 +23,26 @@ impl fmt::Display for Address {
         let path = (self.subsystem.as_deref(), self.nsid);
         write_uri(f, "nvme+tcp", (&self.host, self.port), path)
     }
+}
+
+/// Writes the URI of a remote disk: scheme, host, port, and a path of at most two parts.
+pub(crate) fn write_uri(
+    f: &mut fmt::Formatter<'_>,
+    scheme: &str,
+    (host, port): (&str, u16),
+    path: (Option<&str>, Option<u32>),
+) -> fmt::Result {
+    let (open, close) = if host.contains(':') {
+        ("[", "]")
+    } else {
+        ("", "")
+    };
+    write!(f, "{scheme}://{open}{host}{close}:{port}")?;
+    if let Some(name) = path.0 {
+        write!(f, "/{name}")?;
+        if let Some(number) = path.1 {
+            write!(f, "/{number}")?;
+        }
+    }
+    Ok(())
 }

@@ -34,28 +34,6 @@ impl Subsystem {
     }
 }
 
-/// Writes the URI of a remote disk: scheme, host, port, and a path of at most two parts.
-pub(crate) fn write_uri(
-    f: &mut fmt::Formatter<'_>,
-    scheme: &str,
-    (host, port): (&str, u16),
-    path: (Option<&str>, Option<u32>),
-) -> fmt::Result {
-    let (open, close) = if host.contains(':') {
-        ("[", "]")
-    } else {
-        ("", "")
-    };
-    write!(f, "{scheme}://{open}{host}{close}:{port}")?;
-    if let Some(name) = path.0 {
-        write!(f, "/{name}")?;
-        if let Some(number) = path.1 {
-            write!(f, "/{number}")?;
-        }
-    }
-    Ok(())
-}
-
 /// The addresses of a host, at least one.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
     let unknown = |why: &dyn fmt::Display| {

@@ -23,7 +23,8 @@ pub use fabrix_proto::iscsi::initiator::{DiscoveredPortal, DiscoveredTarget};
 
 pub use channel::RemoteUnit;
 
-use crate::resolve::{first_that_answers, only_name, resolve, write_uri};
+use crate::address::write_uri;
+use crate::resolve::{first_that_answers, only_name, resolve};
 use crate::{ConnectError, ConnectErrorKind, Options};
 use plan::{Found, Plan};
 

@@ -104,7 +104,7 @@ pub enum Notice {
     /// A connection was closed: the target has as many as allowed.
     TooManyConnections,
     /// A connection was closed: its address has as many unauthenticated ones as allowed.
-    TooManyStrangers {
+    TooManyUnauthenticated {
         /// Address of the peer.
         peer: SocketAddr,
     },
@@ -192,7 +192,7 @@ impl fmt::Display for Notice {
             Self::TooManyConnections => {
                 f.write_str("closed a new connection: there are as many as allowed")
             }
-            Self::TooManyStrangers { peer } => write!(
+            Self::TooManyUnauthenticated { peer } => write!(
                 f,
                 "closed a new connection of {peer}: from there as many as allowed have not said who they are"
             ),

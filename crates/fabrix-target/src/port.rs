@@ -103,7 +103,7 @@ impl Port {
                 peer,
                 unauthenticated_peer,
             }),
-            None => self.shared.notice(&Notice::TooManyStrangers { peer }),
+            None => self.shared.notice(&Notice::TooManyUnauthenticated { peer }),
         }
     }
 

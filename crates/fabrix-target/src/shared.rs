@@ -33,7 +33,7 @@ pub struct TargetConfig {
     /// Most unauthenticated connections of one address (of one /64, in IPv6). A host opens all its
     /// I/O queues before it sends the first Connect: fewer than a few hundred would exclude large
     /// hosts.
-    pub max_strangers: usize,
+    pub max_unauthenticated: usize,
     /// Takes the notices for the operator. Called on the shard of the event.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
 }
@@ -71,7 +71,7 @@ impl Shared {
             registry: Registry::new(config.max_connections),
             sessions: Sessions::new(),
             deadlines,
-            unauthenticated_peers: UnauthenticatedPeers::new(config.max_strangers),
+            unauthenticated_peers: UnauthenticatedPeers::new(config.max_unauthenticated),
             clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
             counters: shards.iter().map(|_| Arc::default()).collect(),
             started: Instant::now(),

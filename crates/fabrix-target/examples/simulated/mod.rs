@@ -135,7 +135,7 @@ fn config(queues: u16) -> TargetConfig {
         },
         reservation_store: None,
         counts: false,
-        max_strangers: 16,
+        max_unauthenticated: 16,
         max_connections: 8,
         notify: Box::new(|_| ()),
     }

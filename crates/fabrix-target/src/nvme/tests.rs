@@ -81,7 +81,7 @@ impl Stage {
             reservation_store: None,
             counts: false,
             max_connections: 8,
-            max_strangers: 8,
+            max_unauthenticated: 8,
             notify: Box::new(|_| ()),
         };
         let wanted = config.catalog.clone();

@@ -43,7 +43,7 @@ pub struct Plan {
     pub hosts: Option<Vec<String>>,
     pub initiators: Initiators,
     pub max_connections: usize,
-    pub max_strangers: usize,
+    pub max_unauthenticated: usize,
     pub max_queue_entries: u16,
     pub max_transfer_bytes: u32,
     pub deadlines: Deadlines,
@@ -59,7 +59,7 @@ impl Default for Plan {
             hosts: None,
             initiators: Initiators::anybody(),
             max_connections: 64,
-            max_strangers: 64,
+            max_unauthenticated: 64,
             max_queue_entries: 128,
             max_transfer_bytes: 1 << 20,
             deadlines: Deadlines::default(),
@@ -124,7 +124,7 @@ impl Stage {
             reservation_store: plan.reservation_store,
             counts: false,
             max_connections: plan.max_connections,
-            max_strangers: plan.max_strangers,
+            max_unauthenticated: plan.max_unauthenticated,
             notify: Box::new(move |notice| {
                 let _nobody_listens = tell.lock().expect("no panic here").send(notice.clone());
             }),

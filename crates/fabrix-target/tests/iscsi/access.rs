@@ -282,7 +282,7 @@ fn who_is_listed_no_more_has_to_go(engine: Engine) {
 
 fn cve_2025_38501_half_logins_of_one_address_leave_room_for_others(engine: Engine) {
     let plan = Plan {
-        max_strangers: 8,
+        max_unauthenticated: 8,
         deadlines: Deadlines {
             connect: Duration::from_millis(300),
             parting: Duration::from_millis(100),
@@ -304,7 +304,7 @@ fn cve_2025_38501_half_logins_of_one_address_leave_room_for_others(engine: Engin
             half
         })
         .collect();
-    stage.notice(|notice| matches!(notice, Notice::TooManyStrangers { .. }));
+    stage.notice(|notice| matches!(notice, Notice::TooManyUnauthenticated { .. }));
     assert!(stage.target.connections() <= 9 + 2 + 8);
     for session in &mut sessions {
         good(&session.command(&[0; 6], 0));

@@ -48,7 +48,7 @@ fn level(notice: &Notice) -> Level {
         | Notice::Violation { .. }
         | Notice::AcceptPaused { .. }
         | Notice::TooManyConnections
-        | Notice::TooManyStrangers { .. } => Level::Warning,
+        | Notice::TooManyUnauthenticated { .. } => Level::Warning,
     }
 }
 
@@ -60,7 +60,9 @@ fn key(notice: &Notice) -> Option<(String, Limit)> {
             (format!("refused {} {why}", origin(peer)), PEER_LIMIT)
         }
         Notice::Violation { peer, .. } => (format!("violation {}", origin(peer)), PEER_LIMIT),
-        Notice::TooManyStrangers { peer } => (format!("strangers {}", origin(peer)), PEER_LIMIT),
+        Notice::TooManyUnauthenticated { peer } => {
+            (format!("strangers {}", origin(peer)), PEER_LIMIT)
+        }
         Notice::TooManyConnections => ("connections".to_owned(), PEER_LIMIT),
         Notice::Connected { peer, .. } | Notice::LoggedIn { peer, .. } => {
             (format!("connected {}", origin(peer)), HOST_LIMIT)
@@ -100,7 +102,7 @@ fn fields(notice: &Notice) -> Vec<(&'static str, Value)> {
             initiator, peer, ..
         } => of_peer(json!(initiator), peer),
         Notice::Refused { peer, who, .. } => of_peer(json!(who), peer),
-        Notice::Violation { peer, .. } | Notice::TooManyStrangers { peer } => {
+        Notice::Violation { peer, .. } | Notice::TooManyUnauthenticated { peer } => {
             vec![("peer", json!(peer))]
         }
         Notice::Disk { nsid, .. } | Notice::DiskFailed { nsid, .. } => vec![("nsid", json!(nsid))],

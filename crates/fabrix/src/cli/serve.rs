@@ -139,7 +139,7 @@ fn target_config(
         reservation_store,
         counts: args.api.is_some(),
         max_connections: MAX_CONNECTIONS,
-        max_strangers: MAX_UNAUTHENTICATED,
+        max_unauthenticated: MAX_UNAUTHENTICATED,
         notify: Box::new(notices::log_notice),
     }
 }

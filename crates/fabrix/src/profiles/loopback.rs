@@ -87,7 +87,7 @@ impl Loopback {
             reservation_store: None,
             counts: false,
             max_connections: 1024,
-            max_strangers: 1024,
+            max_unauthenticated: 1024,
             notify: Box::new(|_| {}),
         };
         let target = Target::start(config, shards.remotes()).map_err(Failure::io)?;

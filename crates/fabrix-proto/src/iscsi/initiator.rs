@@ -1,26 +1,25 @@
-//! The initiator's side of one iSCSI connection: a login, then commands out, data both ways,
-//! answers in.
+//! Initiator side of one iSCSI connection: login, commands, data in both directions, responses.
 //!
-//! It knows PDUs, the numbers that both sides count, the slots of the tasks in progress, and how
-//! much of each task's data has moved. It touches neither the socket nor the data, and does not
-//! know what carries PDUs: it is an [`Endpoint`], and sends through a [`Framing`]. The owner
-//! chooses the slot of a task. The slot is free again with `Completed`, or with the connection.
+//! The machine tracks PDUs, sequence numbers, the slots of the tasks in progress, and the moved
+//! data of each task. Sockets, user data and the transport are outside: the machine is an
+//! [`Endpoint`], and sends through a [`Framing`]. The owner of the connection chooses the slot of a
+//! task. The slot is free again with `Completed`, or with the end of the connection.
 //!
-//! The target is not trusted: it can end this connection, and nothing more. It cannot make the
-//! machine write outside the data of a task that reads, send outside the data of a task that
-//! writes, answer a task twice, or ask for so many small pieces, or so many answers to pings, that
-//! we would drown in what we owe it.
+//! The target is not trusted. The worst that it can do is end this connection. The machine never
+//! writes outside the data of a read, sends outside the data of a write, or completes a task twice.
+//! The number of R2Ts per command and of answered pings is limited.
 //!
-//! StatSN is followed and not insisted on: TCP loses nothing, and at error recovery level 0 a gap
-//! could not be repaired. There is no task management: a task without an answer costs the
-//! connection, and the login that follows has the same ISID, which ends the old session with all
-//! its tasks (RFC 7143, section 6.3.5).
+//! The initiator follows StatSN and tolerates gaps: TCP loses nothing, and error recovery level 0
+//! could not repair a gap. There is no task management. A task without an answer costs the
+//! connection, and the next login has the same ISID, which ends the old session with all its tasks
+//! (RFC 7143, section 6.3.5).
 //!
-//! `initiator/command.rs` sends commands, `initiator/receive.rs` takes PDUs,
-//! `initiator/login.rs` the login, `initiator/data.rs` follows data, `initiator/control.rs` is
-//! everything else, `initiator/targets.rs` reads what there is, `initiator/tasks.rs` is the table.
-//! `target.rs` is the mirror.
+//! `initiator/command.rs` sends commands, `initiator/receive.rs` dispatches PDUs,
+//! `initiator/login.rs` leads the login, and `initiator/data.rs` moves data.
+//! `initiator/control.rs` processes all other PDUs. `initiator/targets.rs` parses lists of targets,
+//! and `initiator/tasks.rs` is the table of tasks. `target.rs` is the mirror.
 //!
+//! Source: RFC 7143.
 //! Source: RFC 7143.
 
 mod command;
@@ -64,7 +63,7 @@ pub enum Transfer {
     },
 }
 
-/// Event for the owner.
+/// Event for the owner of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The session has begun. Commands may be sent as far as the target's window allows.
@@ -110,7 +109,7 @@ pub struct TaskOutcome {
 
 /// The initiator's side of one connection.
 pub struct Initiator {
-    /// The connection is over.
+    /// True when the connection is over.
     closed: bool,
     /// Basic header segment of the last PDU.
     bhs: [u8; BHS_BYTES],
@@ -172,7 +171,7 @@ impl Initiator {
         }
     }
 
-    /// Opens the connection: the first Login Request.
+    /// Opens the connection with the first Login Request.
     pub fn start<F: Framing>(&mut self, out: &mut F) {
         if let ConnectionState::Login(login) = &mut self.state {
             let request = login.first();
@@ -229,7 +228,7 @@ impl Initiator {
         self.header_as()
     }
 
-    /// The last header, as one of its kinds.
+    /// The last header, read as a specific type.
     fn header_as<T: FromBytes>(&self) -> T {
         T::read_from_bytes(&self.bhs).expect("every header has 48 bytes")
     }
@@ -315,7 +314,7 @@ const MAX_SLOTS: u16 = 4096;
 /// Number of pings that are answered between two calls of [`Initiator::renew`]. An honest target
 /// sends one every few seconds.
 const PINGS_ANSWERED: u8 = 64;
-/// Maximum length in bytes of a list of targets: room for some thousands.
+/// Maximum length in bytes of a list of targets: room for some thousand targets.
 const LIST_BYTES_MAX: usize = 512 << 10;
 const LIST_PDUS_MAX: u8 = 255;
 /// Task tag of the login. No other task exists during a login.

@@ -1,24 +1,27 @@
-//! The target's side of one iSCSI connection: a login, then commands in, R2T and data out, answers.
+//! Target side of one iSCSI connection: login, commands, R2T, data and responses.
 //!
-//! It knows PDUs, the numbers that both sides count, the slots of the commands in progress, and how
-//! much of each write may come. It touches neither the socket nor the user's data, and does not
-//! know what carries PDUs: it is an [`Endpoint`], and sends through a [`Framing`]. What a command
-//! means, and who may log in, is the adapter's business.
+//! The machine tracks PDUs, sequence numbers, the slots of the commands in progress, and the data
+//! that each write may receive. Sockets, user data and the transport are outside: the machine is an
+//! [`Endpoint`], and sends through a [`Framing`]. The owner of the connection interprets commands
+//! and decides which initiators may log in.
 //!
-//! The life of a slot: `Command` hands the [`Claim`] on it to the adapter, which may `fetch` a
-//! write's data once. `answer` and `abort` consume the claim; `abort`, for task management, frees
-//! the slot without an answer. An answer waits until data that is on its way has arrived:
-//! `Released` follows then.
+//! The life of a slot: `Command` hands the [`Claim`] on the slot to the owner, which may call
+//! `fetch` once for a write's data. `answer` and `abort` consume the claim. `abort`, for task
+//! management, frees the slot without an answer. An answer waits until outstanding data has
+//! arrived. `Released` follows then.
 //!
-//! Every input has one outcome. A PDU that is only unwelcome is answered with Reject, its data
-//! skipped. A command outside the window, and data of a task that is gone, are skipped silently, as
-//! the standard says. What makes the stream behind it doubtful is a violation: Reject, and the end
-//! of the connection.
+//! Every input has one outcome:
 //!
-//! `target/receive.rs` and `target/send.rs` are the two directions; `target/login.rs` leads the
-//! login, `target/command.rs` takes commands, `target/data.rs` follows their data,
-//! `target/answer.rs` is what is said to them, `target/text.rs` and `target/control.rs` are
-//! everything else, `target/tasks.rs` is the table.
+//! - The target answers an unacceptable PDU with Reject, and skips its data.
+//! - The target silently skips a command outside the window and the data of an ended task, as the
+//!   standard requires.
+//! - Input after which the byte stream cannot be trusted is a violation: the target sends Reject
+//!   and ends the connection.
+//!
+//! `target/receive.rs` and `target/send.rs` are the two directions. `target/login.rs` leads the
+//! login, `target/command.rs` receives commands, `target/data.rs` moves their data, and
+//! `target/answer.rs` answers them. `target/text.rs` and `target/control.rs` process all other
+//! requests. `target/tasks.rs` is the table of tasks.
 //!
 //! Source: RFC 7143.
 
@@ -54,7 +57,7 @@ use super::pdu::{
 use super::serial::Window;
 use crate::{Claim, Nanos, Slot, Violation};
 
-/// Limits of one connection. The adapter sets them before the first byte arrives.
+/// Limits of one connection. The owner sets them before the first byte arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLimits {
     /// Maximum number of commands in progress that took a CmdSN (the window). At least 1.
@@ -65,7 +68,7 @@ pub struct TargetLimits {
     /// Maximum data length of one write in bytes. A longer command is answered with INVALID FIELD
     /// IN CDB.
     pub max_write_bytes: u32,
-    /// Maximum length in bytes of immediate data that the adapter gets as `Inline`, in one piece in
+    /// Maximum length in bytes of immediate data that the owner gets as `Inline`, in one piece in
     /// the receive buffer. Longer writes are handed out as `Fetch` and need the slot's memory.
     pub max_inline_bytes: u32,
     /// Values that the target proposes in the negotiation.
@@ -94,7 +97,7 @@ impl Default for TargetLimits {
 }
 
 impl TargetLimits {
-    /// How many slots the machine uses.
+    /// Number of slots that the machine uses.
     #[must_use]
     pub fn slots(&self) -> u16 {
         let window = self.window.max(1);
@@ -112,12 +115,12 @@ pub enum Transfer {
         /// Length in bytes.
         bytes: u32,
     },
-    /// The initiator has the data. `fetch` requests what is not sent unsolicited.
+    /// The initiator has the data. `fetch` requests the part that is not unsolicited.
     Fetch {
         /// Length in bytes.
         bytes: u32,
         /// Whether unsolicited data follows this event directly. The slot needs its memory before
-        /// the driver continues.
+        /// the stream continues.
         arriving: bool,
     },
     /// The initiator expects data, and `answer` sends it.
@@ -127,7 +130,7 @@ pub enum Transfer {
     },
 }
 
-/// Event for the adapter.
+/// Event for the owner of the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// An initiator wants to log in. `Target::leading` names the initiator, and `Target::admit`
@@ -153,7 +156,7 @@ pub enum Event {
         attribute: TaskAttribute,
         /// Data movement.
         transfer: Transfer,
-        /// False if the immediate data does not match its digest. The adapter must not execute the
+        /// False if the immediate data does not match its digest. The owner must not execute the
         /// command and answers with [`SENSE_CRC_ERROR`].
         intact: bool,
     },
@@ -177,7 +180,7 @@ pub enum Event {
         function: TaskFunction,
         /// The logical unit.
         lun: Lun,
-        /// Task in progress that ABORT TASK names. The adapter may have no claim on it:
+        /// Task in progress that ABORT TASK names. The owner may have no claim on it:
         /// `abort_unclaimed` frees it then.
         referenced: Option<Slot>,
     },
@@ -185,7 +188,7 @@ pub enum Event {
     Silent,
     /// The initiator requests a list of targets. `Target::answer_targets` answers.
     SendTargets(Scope),
-    /// The initiator requests a logout. The adapter ends the commands in progress and calls
+    /// The initiator requests a logout. The owner ends the commands in progress and calls
     /// `Target::answer_logout`.
     Logout(LogoutReason),
 }
@@ -193,7 +196,7 @@ pub enum Event {
 /// The target's side of one connection.
 pub struct Target {
     limits: TargetLimits,
-    /// The connection is over.
+    /// True when the connection is over.
     closed: bool,
     /// Basic header segment of the last PDU.
     bhs: [u8; BHS_BYTES],
@@ -282,7 +285,7 @@ impl Target {
         self.tasks.in_use()
     }
 
-    /// Commands that the adapter executes, with their logical units, for task management of several
+    /// Commands that the owner executes, with their logical units, for task management of several
     /// tasks.
     pub fn commands(&self) -> impl Iterator<Item = (Slot, Lun)> {
         self.tasks.owned()
@@ -292,7 +295,7 @@ impl Target {
         self.header_as()
     }
 
-    /// The last header, as one of its kinds.
+    /// The last header, read as a specific type.
     fn header_as<T: FromBytes>(&self) -> T {
         T::read_from_bytes(&self.bhs).expect("every header has 48 bytes")
     }

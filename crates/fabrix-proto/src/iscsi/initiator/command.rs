@@ -1,4 +1,4 @@
-//! Commands on their way out, with the data that may go unasked.
+//! Sending of commands, with the unsolicited data of writes.
 //!
 //! Source: RFC 7143, sections 4.2.2.1, 11.3 and 11.7.
 
@@ -16,9 +16,9 @@ use crate::iscsi::serial::precedes;
 impl Initiator {
     /// Sends a command and keeps it in `slot`, which must be free.
     ///
-    /// `false`, and nothing sent: the session has not begun or is over, the slot is in use or does
-    /// not exist, or the target takes no command now; [`Event::WindowOpened`] follows then, or an
-    /// ending of another task.
+    /// Returns `false` and sends nothing if there is no session, if the slot is in use or does not
+    /// exist, or if the target's window is closed. [`Event::WindowOpened`], or the completion of
+    /// another task, follows a closed window.
     pub fn command<F: Framing>(
         &mut self,
         slot: Slot,
@@ -65,7 +65,7 @@ impl Initiator {
         true
     }
 
-    /// How much of a write goes with its command, and how much of it goes unasked altogether.
+    /// Lengths of a write's immediate data, and of all its unsolicited data with the immediate part.
     fn unasked_bytes(&self, bytes: u32) -> (u32, u32) {
         let agreed = &self.parameters;
         let first_burst = bytes.min(agreed.first_burst_bytes);

@@ -1,5 +1,5 @@
-//! Everything that is not a command or its data: answers, pings, text, logout, and what a target
-//! says unasked.
+//! PDUs that are neither commands nor their data: responses, pings, text, logout, and asynchronous
+//! messages of the target.
 //!
 //! Source: RFC 7143, sections 11.4, 11.9 to 11.11, 11.13 to 11.15, 11.17 to 11.19.
 
@@ -20,7 +20,7 @@ use crate::iscsi::pdu::{
 use crate::iscsi::text::TextWriter;
 
 impl Initiator {
-    /// Pings the target: [`Event::Pong`] follows. `false`: there is no session.
+    /// Pings the target. [`Event::Pong`] follows. Returns `false` without a session.
     pub fn ping<F: Framing>(&mut self, out: &mut F) -> bool {
         if !self.is_ready() {
             return false;
@@ -32,14 +32,14 @@ impl Initiator {
         true
     }
 
-    /// Answers pings of the target again, [`PINGS_ANSWERED`] of them: to be called every few
-    /// seconds.
+    /// Lets the machine answer [`PINGS_ANSWERED`] more pings of the target. The owner of the
+    /// connection calls this every few seconds.
     pub fn renew(&mut self) {
         self.pings_left = PINGS_ANSWERED;
     }
 
-    /// Asks which targets there are: [`Event::Text`] follows. `false`: there is no session, or no
-    /// room for a request.
+    /// Requests the list of targets. [`Event::Text`] follows. Returns `false` without a session, or
+    /// with a closed window.
     pub fn send_targets<F: Framing>(&mut self, out: &mut F) -> bool {
         if !self.is_ready() || crate::iscsi::serial::precedes(self.max_cmd_sn, self.cmd_sn) {
             return false;
@@ -52,7 +52,7 @@ impl Initiator {
         true
     }
 
-    /// Ends the session: [`Event::LoggedOut`] follows. `false`: there is none.
+    /// Ends the session. [`Event::LoggedOut`] follows. Returns `false` without a session.
     pub fn logout<F: Framing>(&mut self, out: &mut F) -> bool {
         if !self.is_ready() {
             return false;
@@ -94,7 +94,7 @@ impl Initiator {
         self.tags
     }
 
-    /// One Login Response, whole.
+    /// Processes one complete Login Response.
     pub(super) fn login_response<F: Framing>(&mut self, data: &[u8], out: &mut F) -> Outcome {
         let header: LoginResponse = self.header_as();
         let ConnectionState::Login(login) = &mut self.state else {
@@ -120,7 +120,7 @@ impl Initiator {
         }
     }
 
-    /// A response of any kind that is not data, with its data segment.
+    /// Processes a response that is not data, with its data segment.
     pub(super) fn control<F: Framing>(
         &mut self,
         basic: &BasicHeader,
@@ -145,7 +145,7 @@ impl Initiator {
         }
     }
 
-    /// SCSI Response: the answer to a task in progress, once.
+    /// Completes the task that a SCSI Response names.
     fn scsi_response(&mut self, data: &[u8], intact: bool) -> Result<Event, Fault> {
         let header: ScsiResponse = self.header_as();
         let (slot, task) = self.in_progress(header.itt.get())?;
@@ -159,7 +159,7 @@ impl Initiator {
         Ok(self.complete(slot, header.response == 0, header.status, residual))
     }
 
-    /// The answer to our ping, or a ping that wants one.
+    /// Processes the answer to a ping, or answers a ping of the target.
     fn nop_in<F: Framing>(&mut self, out: &mut F) -> Outcome {
         let header: NopIn = self.header_as();
         let itt = header.itt.get();
@@ -215,8 +215,8 @@ impl Initiator {
         Ok(Some(Event::LoggedOut))
     }
 
-    /// What a target says unasked; events that change nothing for us (0, 4 and those of vendors)
-    /// are heard, no more.
+    /// Reports an Asynchronous Message. Events without consequences for the initiator (0, 4 and those
+    /// of vendors) are ignored.
     fn async_message(&mut self) -> Option<Event> {
         let header: AsyncMessage = self.header_as();
         self.acknowledge();
@@ -239,8 +239,8 @@ impl Initiator {
         Some(Event::Said(said))
     }
 
-    /// A command whose data arrived damaged is answered for itself; whatever else is rejected is
-    /// missing for good.
+    /// Reports a Reject, unless its reason is a data digest error: the target answers that command
+    /// separately. No answer follows any other rejected PDU.
     fn reject(&mut self) -> Option<Event> {
         let header: Reject = self.header_as();
         self.acknowledge();
@@ -249,7 +249,7 @@ impl Initiator {
     }
 }
 
-/// Sense data in the segment of a SCSI Response: two bytes of length, and so many.
+/// Sense data in the segment of a SCSI Response, behind its length of two bytes.
 fn sense_of(data: &[u8]) -> &[u8] {
     let Some((length, rest)) = data.split_first_chunk::<2>() else {
         return &[];

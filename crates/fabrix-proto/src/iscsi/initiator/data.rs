@@ -1,9 +1,9 @@
 //! Data of one connection, on the initiator's side: Data-Out in one direction, Data-In in the
 //! other.
 //!
-//! The rule that everything here serves: the target gets no byte of a write twice or from outside
-//! it, and puts none outside a read. What an R2T asks for is handed out at once, so an R2T is
-//! outstanding only in the socket.
+//! The target gets no byte of a write twice or from outside the write, and stores no byte outside
+//! a read. The machine hands out the data of an R2T at once, so an R2T is outstanding only in the
+//! socket.
 //!
 //! Source: RFC 7143, sections 4.2.4, 11.7 and 11.8.
 
@@ -21,10 +21,10 @@ use crate::iscsi::pdu::{
 };
 use crate::{Breach, Slot};
 
-/// Data that an initiator hands out: which, and in answer to what.
+/// One sequence of Data-Out: its range of the write, and the R2T that it answers.
 struct Burst {
     itt: u32,
-    /// The tag of an R2T, or `NO_TAG`.
+    /// Target transfer tag of an R2T, or `NO_TAG` for unsolicited data.
     ttt: u32,
     lun: Lun,
     from: u32,
@@ -32,7 +32,7 @@ struct Burst {
 }
 
 impl Initiator {
-    /// SCSI Data-In: the next piece of a read's data, or its last with the status.
+    /// SCSI Data-In: the next piece of a read's data. The last piece may carry the status.
     pub(super) fn data_in(&mut self) -> Result<Received, Fault> {
         let header: DataIn = self.header_as();
         let (offset, bytes) = (header.buffer_offset.get(), header.data_bytes.get());
@@ -76,7 +76,7 @@ impl Initiator {
         })
     }
 
-    /// A piece of a read's data is in the slot; the last may be the answer too.
+    /// Counts a piece of a read that is in the slot. Completes the task if the piece had a status.
     pub(super) fn data_arrived(&mut self, piece: Piece, intact: bool) -> Option<Event> {
         let task = self.tasks.at(piece.slot);
         task.moved += piece.bytes;
@@ -86,7 +86,7 @@ impl Initiator {
         Some(self.complete(piece.slot, true, status, residual))
     }
 
-    /// R2T: hands out the next piece of a write's data.
+    /// Hands out the piece of a write's data that an R2T requests.
     pub(super) fn ready_to_transfer<F: Framing>(
         &mut self,
         basic: &BasicHeader,
@@ -139,7 +139,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// Data of a write that goes before any R2T, behind what went with the command.
+    /// Sends unsolicited data of a write behind its immediate data, without an R2T.
     pub(super) fn send_unsolicited<F: Framing>(
         &mut self,
         slot: Slot,
@@ -158,7 +158,7 @@ impl Initiator {
         self.send_burst(slot, &burst, out);
     }
 
-    /// One sequence, in as many Data-Out as the target's MaxRecvDataSegmentLength makes of it.
+    /// Sends one sequence in Data-Out PDUs of at most the target's MaxRecvDataSegmentLength.
     fn send_burst<F: Framing>(&self, slot: Slot, burst: &Burst, out: &mut F) {
         let (mut offset, mut data_sn) = (burst.from, 0);
         while offset < burst.to {
@@ -179,7 +179,7 @@ impl Initiator {
         }
     }
 
-    /// The task in progress that a PDU names.
+    /// The task in progress of a PDU's Initiator Task Tag.
     pub(super) fn in_progress(&mut self, itt: u32) -> Result<(Slot, &mut Task), Fault> {
         let Some(slot) = self.tasks.find(itt) else {
             let sentence = "a PDU for a command that is not in progress";
@@ -211,7 +211,7 @@ fn check_data_in(header: &DataIn, has_status: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How much did not move of what was expected, in bytes.
+/// Number of expected bytes that did not move.
 pub(super) fn residual(flags: u8, count: U32) -> u32 {
     if flags & RESIDUAL_UNDERFLOW != 0 {
         count.get()
@@ -220,9 +220,9 @@ pub(super) fn residual(flags: u8, count: U32) -> u32 {
     }
 }
 
-/// How many R2Ts a command of so many bytes can need, of a target that asks for at least as much as
-/// the smallest MaxBurstLength there is: without this bound, R2Ts for a byte each would make us
-/// send fifty times the data.
+/// Maximum number of R2Ts for a command of this length. Each R2T of an honest target requests at
+/// least the smallest MaxBurstLength. Without this limit, R2Ts for single bytes would make the
+/// initiator send fifty times the data.
 const fn most_r2ts(bytes: u32) -> u32 {
     bytes / BYTES_MIN + 2
 }

@@ -1,6 +1,7 @@
-//! What becomes of a PDU by its kind, and of its data segment.
+//! Receive direction of the initiator: dispatch of PDUs and of their data segments.
 //!
-//! It knows lengths and the target's window; what a response means stands beside it.
+//! This file checks lengths and follows the target's window. The neighbouring files process the
+//! responses themselves.
 //!
 //! Source: RFC 7143, sections 11.2 and 4.2.2.1.
 
@@ -11,7 +12,7 @@ use crate::iscsi::pdu::{BasicHeader, DataIn, Opcode, Sequence};
 use crate::iscsi::serial::precedes;
 
 impl Initiator {
-    /// Takes a header by its kind.
+    /// Dispatches a header by its opcode.
     pub(super) fn dispatch<F: Framing>(&mut self, out: &mut F) -> Result<Received, Fault> {
         let basic = &self.basic();
         let kind = basic.kind();
@@ -37,8 +38,8 @@ impl Initiator {
         Ok(received)
     }
 
-    /// MaxCmdSN only ever grows, and both numbers are ignored where they contradict each other.
-    /// True when a command that was refused may come again.
+    /// Updates MaxCmdSN, which only grows. Numbers that contradict each other are ignored. Returns
+    /// true when a command that was refused may be sent again.
     ///
     /// Source: RFC 7143, section 4.2.2.1.
     pub(super) fn take_numbers(&mut self) -> bool {
@@ -51,13 +52,13 @@ impl Initiator {
         core::mem::take(&mut self.shut_out)
     }
 
-    /// A PDU that bears a status was taken: ExpStatSN says so with the next that we send.
+    /// Records the StatSN of a PDU with a status. The next PDU acknowledges it in ExpStatSN.
     pub(super) fn acknowledge(&mut self) {
         let numbers: Sequence = self.header_as::<DataIn>().sequence;
         self.exp_stat_sn = numbers.stat_sn.get().wrapping_add(1);
     }
 
-    /// Everything but the data of reads: short, and taken whole.
+    /// Expects the data segment of a PDU other than Data-In: short, and received whole.
     fn expect_segment<F: Framing>(
         &mut self,
         basic: &BasicHeader,
@@ -86,7 +87,7 @@ impl Initiator {
     }
 }
 
-/// Before the end of the login only Login Responses come.
+/// Accepts only Login Responses before the end of the login.
 fn check_login(kind: Opcode) -> Result<(), Fault> {
     if kind == Opcode::LOGIN_RESPONSE {
         return Ok(());
@@ -95,7 +96,7 @@ fn check_login(kind: Opcode) -> Result<(), Fault> {
     Err(Fault::new(Breach::Sequence, 0, kind.0.into(), sentence))
 }
 
-/// Additional header segments are the initiator's.
+/// Refuses additional header segments, which only an initiator sends.
 fn check_additional(basic: &BasicHeader) -> Result<(), Fault> {
     if basic.ahs_words == 0 {
         return Ok(());

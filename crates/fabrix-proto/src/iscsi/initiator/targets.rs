@@ -1,4 +1,4 @@
-//! The answer to SendTargets: which targets there are, and where.
+//! The answer to SendTargets: names and portals of targets.
 //!
 //! Source: RFC 7143, appendix C "SendTargets Operation".
 
@@ -9,21 +9,22 @@ use alloc::vec::Vec;
 use crate::iscsi::keys::Key;
 use crate::iscsi::text::{TextError, number, pairs_of};
 
-/// A target that somebody offers.
+/// A target in the answer to SendTargets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredTarget {
-    /// Its name.
+    /// Name of the target.
     pub name: String,
-    /// Where it can be reached; nothing, and nothing unreadable: where it was asked for.
+    /// Portals of the target. If this list and `unreadable` are empty, the target has the portal of
+    /// the discovery session.
     pub portals: Vec<DiscoveredPortal>,
-    /// What the target gave as its addresses and is none.
+    /// Values of TargetAddress that are no addresses.
     pub unreadable: Vec<String>,
 }
 
-/// Where a target can be reached.
+/// Address of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredPortal {
-    /// A name or an address, an IPv6 one without its brackets.
+    /// Host name or IP address. IPv6 addresses are without brackets.
     pub address: String,
     /// TCP port.
     pub port: u16,
@@ -31,7 +32,7 @@ pub struct DiscoveredPortal {
     pub group: u16,
 }
 
-/// The targets of a text, in its order.
+/// Targets of a text, in their order.
 pub(super) fn read(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextError> {
     let mut targets: Vec<DiscoveredTarget> = Vec::new();
     for pair in pairs_of(text, PAIRS_MAX) {
@@ -78,9 +79,9 @@ pub(super) fn portal(value: &str) -> Option<DiscoveredPortal> {
     })
 }
 
-/// The port of iSCSI.
+/// Default TCP port of iSCSI.
 const PORT: u16 = 3260;
-/// Names and addresses of one list.
+/// Maximum number of names and addresses in one list.
 const PAIRS_MAX: usize = 8192;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! The tasks in progress, by slot, and the tags that name them.
+//! Tasks in progress, by slot, and their tags.
 //!
-//! A tag is a slot and a generation, so that what comes late for the task before it is nobody's.
-//! Tags above all slots belong to requests that are no tasks.
+//! A tag consists of a slot and a generation, so that a late PDU of the slot's earlier task matches
+//! no task. Tags above all slots belong to requests that are not tasks.
 
 use alloc::boxed::Box;
 
 use super::Transfer;
 use crate::Slot;
 
-/// Which way a task's data moves.
+/// Direction of a task's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Direction {
     #[default]
@@ -17,17 +17,17 @@ pub(super) enum Direction {
     Read,
 }
 
-/// One slot.
+/// One slot and its task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Task {
     in_use: bool,
     generation: u16,
     pub(super) direction: Direction,
-    /// How much data the task has.
+    /// Length of the task's data in bytes.
     pub(super) bytes: u32,
-    /// How much of it has been received, or handed out for sending.
+    /// Bytes that were received, or handed out for sending.
     pub(super) moved: u32,
-    /// Data-In or R2T PDUs so far.
+    /// Number of Data-In or R2T PDUs so far.
     pub(super) pdus: u32,
     pub(super) intact: bool,
     /// Status and residual of the Data-In whose data is arriving.
@@ -51,7 +51,7 @@ impl TaskTable {
         self.in_use
     }
 
-    /// Takes a free slot, and gives its task a tag that differs from the last one there.
+    /// Occupies a free slot. Its task gets a tag that differs from the last tag of the slot.
     pub(super) fn take(&mut self, slot: Slot, transfer: Transfer) -> Option<u32> {
         let task = self
             .tasks
@@ -76,7 +76,7 @@ impl TaskTable {
         Some(tag(task.generation, slot.0))
     }
 
-    /// The slot of a task in progress with this tag; one of an earlier generation is nobody's.
+    /// Slot of the task in progress with this tag. Tags of earlier generations match no task.
     pub(super) fn find(&self, itt: u32) -> Option<Slot> {
         let slot = u16::try_from(itt & 0xFFFF).ok()?;
         let task = self.tasks.get(usize::from(slot))?;
@@ -87,7 +87,7 @@ impl TaskTable {
         &mut self.tasks[usize::from(slot.0)]
     }
 
-    /// Frees a slot, and gives what was in it.
+    /// Frees a slot, and returns its task.
     pub(super) fn free(&mut self, slot: Slot) -> Task {
         let task = self.at(slot);
         debug_assert!(task.in_use, "{slot:?} is free already");
@@ -98,7 +98,7 @@ impl TaskTable {
     }
 }
 
-/// What a request is that is no task.
+/// Kind of a request that is not a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Errand {
     Ping,
@@ -107,12 +107,12 @@ pub(super) enum Errand {
 }
 
 impl Errand {
-    /// Its tag; `number` tells it from others of its kind.
+    /// Tag of such a request. `number` distinguishes requests of the same kind.
     pub(super) fn tag(self, number: u16) -> u32 {
         tag(number, ERRANDS + self as u16)
     }
 
-    /// Whether a tag is one of this kind, whatever its number.
+    /// Whether a tag belongs to this kind, with any number.
     pub(super) fn has(self, itt: u32) -> bool {
         itt & 0xFFFF == u32::from(ERRANDS + self as u16)
     }
@@ -122,7 +122,7 @@ fn tag(generation: u16, slot: u16) -> u32 {
     u32::from(generation) << 16 | u32::from(slot)
 }
 
-/// Above all slots, and below the 0xFFFF of the tag that names nothing.
+/// Low half of the tags of such requests: above all slots, and below the 0xFFFF of `NO_TAG`.
 const ERRANDS: u16 = 0xFFF0;
 
 #[cfg(test)]

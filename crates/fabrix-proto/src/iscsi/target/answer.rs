@@ -1,4 +1,4 @@
-//! What is said to a command: status, sense, residual, and how a command is let go without a word.
+//! Answers to commands (status, sense, residual), and aborts without an answer.
 //!
 //! Source: RFC 7143, section 11.4 "SCSI Response".
 
@@ -13,11 +13,11 @@ use crate::iscsi::pdu::{
 };
 use crate::{Claim, Settled, Slot};
 
-/// The most sense data that is sent, in bytes: more than any of ours has, and little enough to lie
-/// in every slot.
+/// Maximum length of sense data in bytes. It exceeds all sense data of this target, and is small
+/// enough to be stored in every slot.
 pub const SENSE_BYTES_MAX: usize = 96;
-/// Fixed format sense: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR. What a command gets whose data
-/// was damaged.
+/// Fixed format sense: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR. The answer to a command whose
+/// data was damaged.
 ///
 /// Source: RFC 7143, section 11.4.7.2.
 pub const SENSE_CRC_ERROR: [u8; 18] = fixed_sense(0x0B, 0x47, 0x05);
@@ -37,20 +37,21 @@ const fn fixed_sense(key: u8, code: u8, qualifier: u8) -> [u8; 18] {
     sense
 }
 
-/// What is said to a command.
+/// Answer to a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     /// The SCSI status.
     pub status: u8,
-    /// How much data the command moves, in bytes, however much the initiator expects: the residual
-    /// is the difference. Of a read, this much of the slot is sent, as far as it is expected.
+    /// Length of the command's data in bytes, independent of the length that the initiator expects.
+    /// The residual is the difference. For a read, the target sends this many bytes of the slot, at
+    /// most the expected length.
     pub moved: u32,
     sense: [u8; SENSE_BYTES_MAX],
     sense_bytes: u8,
 }
 
 impl Answer {
-    /// GOOD, and so much data moved.
+    /// GOOD, with `moved` bytes of data.
     #[must_use]
     pub const fn good(moved: u32) -> Self {
         Self::status(0, moved)
@@ -67,8 +68,8 @@ impl Answer {
         }
     }
 
-    /// CHECK CONDITION with sense, of which at most [`SENSE_BYTES_MAX`] bytes are sent; no data
-    /// moved.
+    /// CHECK CONDITION with sense and without data. At most [`SENSE_BYTES_MAX`] bytes of sense are
+    /// sent.
     #[must_use]
     pub fn check_condition(sense: &[u8]) -> Self {
         let mut answer = Self::status(0x02, 0);
@@ -84,13 +85,13 @@ impl Answer {
         &self.sense[..usize::from(self.sense_bytes)]
     }
 
-    /// GOOD without sense: such an answer fits into the last Data-In.
+    /// Whether the answer is GOOD without sense. The last Data-In can carry such an answer.
     pub(super) const fn is_good(&self) -> bool {
         self.status == 0 && self.sense_bytes == 0
     }
 }
 
-/// The difference between what a command moves and what the initiator expects.
+/// Difference between the length of a command's data and the length that the initiator expects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Residual {
     pub(super) flags: u8,
@@ -98,7 +99,7 @@ pub(super) struct Residual {
 }
 
 impl Residual {
-    /// Exact, and absent when there is no difference: ESXi looks closely.
+    /// The exact residual, without a flag if there is no difference. ESXi checks both.
     pub(super) fn of(task: &Task, moved: u32) -> Self {
         let flags = match moved.cmp(&task.expected) {
             core::cmp::Ordering::Less => RESIDUAL_UNDERFLOW,
@@ -113,11 +114,11 @@ impl Residual {
 }
 
 impl Target {
-    /// Answers a command: data of a read out of the slot, from its start, then the status.
+    /// Answers a command: sends the data of a read from the start of the slot, then the status.
     ///
-    /// `true`: the slot is free, and the answer is in `out`. `false`: data that was asked for is
-    /// still arriving. The machine keeps the answer, and the slot keeps its memory, until
-    /// `Event::Released`. A claim that the machine did not hand out gives `false` and nothing else.
+    /// Returns `true` if the slot is free and the answer is in `out`. Returns `false` if requested
+    /// data is still arriving: the machine keeps the answer, and the slot keeps its memory, until
+    /// `Event::Released`. A claim of another machine returns `false` without any other effect.
     #[inline(always)]
     pub fn answer<F: Framing>(
         &mut self,
@@ -147,16 +148,16 @@ impl Target {
         true
     }
 
-    /// Ends a command without an answer, as task management asks. `true`: the slot is free.
-    /// `false`: a piece of its data is arriving. The slot keeps its memory until
+    /// Ends a command without an answer, for task management. Returns `true` if the slot is free.
+    /// Returns `false` if a piece of its data is arriving: the slot keeps its memory until
     /// `Event::Released`. Data that comes later is dropped.
     pub fn abort(&mut self, claim: Claim) -> (Settled, bool) {
         let is_free = self.abort_unclaimed(claim.slot());
         (claim.answered(), is_free)
     }
 
-    /// Does the same for a task on which the adapter has no claim: the adapter has answered or
-    /// aborted it while its data was arriving, or has not been told of it.
+    /// Aborts a task on which the owner has no claim: the owner has answered or aborted it while
+    /// its data was arriving, or has not yet received its event.
     pub fn abort_unclaimed(&mut self, slot: Slot) -> bool {
         let closed = self.closed;
         match self.tasks.get(slot) {
@@ -168,7 +169,7 @@ impl Target {
         }
     }
 
-    /// Sends what answers a task that has ended. After the end of the connection, nothing.
+    /// Sends the answer of a task that has ended, unless the connection is over.
     pub(super) fn complete<F: Framing>(
         &mut self,
         slot: Slot,
@@ -192,7 +193,7 @@ impl Target {
         }
     }
 
-    /// `pdus`: how many Data-In, or R2T, the command had.
+    /// `pdus`: number of Data-In or R2T PDUs of the command.
     fn send_response<F: Framing>(
         &mut self,
         (task, pdus): (&Task, u32),
@@ -212,7 +213,8 @@ impl Target {
     }
 }
 
-/// Sense data has its length in front (SenseLength). No allocation: an error is an I/O too.
+/// Sends a response with its sense data, behind its length (SenseLength). Does not allocate: an
+/// error is an I/O too.
 fn send_with_sense<F: Framing>(header: &mut ScsiResponse, sense: &[u8], out: &mut F) {
     let mut segment = [0; SENSE_SEGMENT_BYTES];
     let bytes = if sense.is_empty() { 0 } else { sense.len() + 2 };
@@ -224,5 +226,5 @@ fn send_with_sense<F: Framing>(header: &mut ScsiResponse, sense: &[u8], out: &mu
     out.pdu(header.as_header(), &segment[..bytes + padding(bytes)]);
 }
 
-/// SenseLength, the longest sense data, and padding.
+/// Size in bytes of SenseLength, the longest sense data, and padding.
 const SENSE_SEGMENT_BYTES: usize = SENSE_BYTES_MAX + 4;

@@ -1,8 +1,8 @@
-//! SCSI Command: what it announces, and whether the announcement keeps to what was agreed.
+//! SCSI Command: its flags and lengths, and their check against the negotiated parameters.
 //!
-//! It knows flags and lengths, nothing about any CDB. A command of good form that we cannot carry
-//! out (data in both directions, a CDB of more than 16 bytes, a write too large) takes a slot and
-//! is answered by the machine.
+//! The content of CDBs is unknown here. The machine itself answers a valid command that the target
+//! does not support (data in both directions, a CDB of more than 16 bytes, a write that is too
+//! large). Such a command takes a slot.
 //!
 //! Source: RFC 7143, section 11.3 "SCSI Command", section 4.2.5 "Data Transfer".
 
@@ -16,7 +16,7 @@ use crate::iscsi::pdu::{
 use crate::{Breach, Claim, Slot};
 
 impl Target {
-    /// Takes a command that has its place in the window.
+    /// Processes a command that has entered the window.
     pub(super) fn scsi_command<F: Framing>(
         &mut self,
         extended: bool,
@@ -36,7 +36,7 @@ impl Target {
         self.begin(task, command.data_bytes.get(), out)
     }
 
-    /// Why a command of whatever content is not taken.
+    /// Reason to reject a command regardless of its content.
     fn unwelcome(&self, basic: &BasicHeader) -> Option<RejectReason> {
         let itt = basic.itt.get();
         if self.is_discovery() {
@@ -52,7 +52,7 @@ impl Target {
         }
     }
 
-    /// Immediate data, and F, within what was agreed.
+    /// Checks the immediate data and the F bit against the negotiated parameters.
     fn check_announcement(&self, command: &ScsiCommand) -> Result<(), Fault> {
         let writes = command.flags & COMMAND_WRITE != 0;
         let immediate = command.data_bytes.get();
@@ -94,7 +94,7 @@ impl Target {
         task
     }
 
-    /// What the machine itself answers to a command that it cannot carry.
+    /// The machine's own answer to a command that the target does not support.
     fn refusal(&self, command: &ScsiCommand, extended: bool) -> Option<Answer> {
         let both = COMMAND_READ | COMMAND_WRITE;
         if extended || command.flags & both == both {
@@ -105,7 +105,7 @@ impl Target {
         too_large.then(|| Answer::check_condition(&SENSE_INVALID_FIELD))
     }
 
-    /// The task gets its slot; what comes next is its immediate data, if it has any.
+    /// Gives the task a slot, and returns where its immediate data goes.
     fn begin<F: Framing>(
         &mut self,
         mut task: Task,
@@ -143,7 +143,7 @@ impl Target {
         Ok(Received::segment(event, segment))
     }
 
-    /// The task ends: its place in the window, or among the immediate ones, is free.
+    /// Ends a task and frees its place in the window, or among the immediate commands.
     pub(super) fn end_task(&mut self, slot: Slot) -> Option<Task> {
         let task = self.tasks.remove(slot)?;
         if task.immediate {
@@ -155,7 +155,7 @@ impl Target {
     }
 }
 
-/// The event that hands a task to the adapter.
+/// The event that hands a task to the owner of the connection.
 pub(super) fn command_event(slot: Slot, task: &Task, transfer: Transfer, intact: bool) -> Event {
     Event::Command {
         claim: Claim::new(slot),
@@ -172,7 +172,7 @@ fn direction(command: &ScsiCommand) -> Direction {
         COMMAND_READ => Direction::Read,
         COMMAND_WRITE => Direction::Write,
         0 => Direction::None,
-        // Refused, but what it writes must be followed.
+        // The target refuses the command, but must follow the data that it writes.
         _ => Direction::Write,
     }
 }

@@ -1,5 +1,5 @@
-//! Everything of the full-feature phase that is not a command or its data: pings, task management,
-//! logout, and what the target says unasked.
+//! The full-feature phase without commands and their data: pings, task management, logout, and
+//! asynchronous messages of the target.
 //!
 //! Source: RFC 7143, sections 11.5, 11.6, 11.9, 11.14, 11.15, 11.18 and 11.19.
 
@@ -15,18 +15,18 @@ use crate::iscsi::pdu::{
     TaskManagementRequest, TaskManagementResponse,
 };
 
-/// Which task management request is answered.
+/// Identifier of a task management request that is not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagementId(u8);
 
-/// A task management request that the adapter has.
+/// A task management request that the owner of the connection is processing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Management {
     itt: u32,
     immediate: bool,
 }
 
-/// What is to end.
+/// Scope of a logout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogoutReason {
     /// The session.
@@ -35,14 +35,14 @@ pub enum LogoutReason {
     CloseConnection,
 }
 
-/// A logout that the adapter has.
+/// A logout that the owner of the connection is processing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logout {
     itt: u32,
 }
 
 impl Target {
-    /// A request of any kind that is not a command, with its data.
+    /// Processes a request that is not a command, with its data.
     pub(super) fn control<F: Framing>(
         &mut self,
         basic: &BasicHeader,
@@ -69,8 +69,8 @@ impl Target {
         Ok(None)
     }
 
-    /// A ping is answered with its own data, as far as the initiator takes it; the answer to one of
-    /// ours has been heard, and that was all.
+    /// Answers a ping with its own data, cut to the length that the initiator accepts. An answer to
+    /// one of the target's pings (ITT 0xFFFFFFFF) needs no answer.
     fn nop_out<F: Framing>(&mut self, basic: &BasicHeader, data: &[u8], out: &mut F) {
         self.leave(basic);
         if basic.itt.get() == NO_TAG {
@@ -87,7 +87,7 @@ impl Target {
         send(&header, data, out);
     }
 
-    /// Pings the initiator; it takes no StatSN.
+    /// Pings the initiator. The ping consumes no StatSN.
     pub fn ping<F: Framing>(&mut self, out: &mut F) {
         if self.session().is_none() {
             return;
@@ -99,7 +99,7 @@ impl Target {
         out.pdu(header.as_header(), &[]);
     }
 
-    /// Says something unasked.
+    /// Sends an asynchronous message.
     pub fn say<F: Framing>(&mut self, event: AsyncEvent, out: &mut F) {
         if self.session().is_none() {
             return;
@@ -120,7 +120,7 @@ impl Target {
 
     // ---- task management
 
-    /// What can be decided without the adapter is answered at once.
+    /// Answers a request at once if the decision does not need the owner of the connection.
     fn task_management<F: Framing>(&mut self, basic: &BasicHeader, out: &mut F) -> Option<Event> {
         let request: TaskManagementRequest = self.header_as();
         let function = TaskFunction(request.function & 0x7F);
@@ -156,7 +156,7 @@ impl Target {
         })
     }
 
-    /// Answers a task management request: after all tasks that it concerns are quiet, and gone by
+    /// Answers a task management request. The caller has first ended all tasks that it concerns, by
     /// [`abort`](Target::abort) or an answer.
     pub fn answer_management<F: Framing>(
         &mut self,
@@ -218,7 +218,7 @@ impl Target {
         Some(Event::Logout(reason))
     }
 
-    /// Answers a logout, after everything in progress has ended; the connection is over then.
+    /// Answers a logout and ends the connection. All commands in progress have ended before.
     pub fn answer_logout<F: Framing>(&mut self, out: &mut F) {
         let Some(logout) = self.logout.take().filter(|_| !self.closed) else {
             return;
@@ -253,7 +253,7 @@ fn nop_in() -> NopIn {
     header
 }
 
-/// The number of the event, and its three parameters.
+/// Number and three parameters of an event.
 fn async_parameters(event: AsyncEvent, cid: u16) -> (u8, [u16; 3]) {
     match event {
         AsyncEvent::LogoutRequested { within_s } => (1, [0, 0, within_s]),
@@ -268,5 +268,5 @@ fn async_parameters(event: AsyncEvent, cid: u16) -> (u8, [u16; 3]) {
     }
 }
 
-/// Tags of pings and texts, which belong to no slot.
+/// Index in the tags of pings and texts, which belong to no slot.
 pub(super) const TAG_OF_NO_SLOT: u16 = 0x7FFF;

@@ -1,9 +1,9 @@
 //! Data of one connection: R2T and Data-Out in one direction, Data-In in the other.
 //!
-//! The rule that everything here serves: a byte of a write is accepted only if it was asked for or
-//! announced, once, and in order. R2Ts of one command are fulfilled in their order
-//! (DataSequenceInOrder is Yes). Data for a task that is gone is read over: it may have been
-//! aborted while its data was on the way.
+//! The target accepts each byte of a write only if it was requested or announced, once, and in
+//! order. R2Ts of one command are fulfilled in their order (DataSequenceInOrder is Yes). The
+//! target skips data of a task that has ended: the task may have been aborted while its data was
+//! on the way.
 //!
 //! Source: RFC 7143, sections 11.7 "SCSI Data-Out and SCSI Data-In" and 11.8 "Ready To Transfer
 //! (R2T)".
@@ -20,11 +20,10 @@ use crate::iscsi::pdu::{DataIn, DataOut, FINAL, NO_TAG, Opcode, ReadyToTransfer}
 use crate::{Breach, Slot};
 
 impl Target {
-    /// Asks the initiator for a write's data; `Event::Fetched` follows when all of it is in the
-    /// slot.
+    /// Requests a write's data. `Event::Fetched` follows when all of it is in the slot.
     ///
-    /// Once for a command whose transfer is `Fetch`. What comes unasked is waited for first; where
-    /// all of it does, `Fetched` may come before this is called, and this asks for nothing.
+    /// Called once for a command whose transfer is `Fetch`. R2Ts follow the unsolicited data. If
+    /// all data is unsolicited, no R2T is sent, and `Fetched` may come before this call.
     pub fn fetch<F: Framing>(&mut self, slot: Slot, out: &mut F) {
         let Some(task) = self.tasks.get(slot) else {
             debug_assert!(false, "{slot:?} has no data to fetch");
@@ -34,7 +33,7 @@ impl Target {
         self.grant(slot, out);
     }
 
-    /// Sends R2Ts for what was not asked for, as many as may be outstanding.
+    /// Sends R2Ts for data not requested yet, up to MaxOutstandingR2T.
     fn grant<F: Framing>(&mut self, slot: Slot, out: &mut F) {
         let most = self.parameters.max_outstanding_r2t;
         loop {
@@ -74,7 +73,7 @@ impl Target {
         task.arriving += u16::from(out.fetch(slot, &header));
     }
 
-    /// Data-Out: accepted only if it is the next piece of what was asked for or announced.
+    /// Processes a Data-Out. It must be the next piece of requested or announced data.
     pub(super) fn data_out(&mut self) -> Result<Received, Fault> {
         let header = self.header_as::<DataOut>();
         let ttt = header.ttt.get();
@@ -91,8 +90,8 @@ impl Target {
         }
         let end = sequence_end(task, ttt)?;
         let (piece, ends) = check_piece(task, &header, slot, end)?;
-        // Data are missing, so they were damaged: the command fails when the rest has come, the
-        // connection goes on.
+        // A skipped DataSN means lost data. The command fails when its remaining data has arrived.
+        // The connection continues.
         // Source: RFC 7143, section 7.9 (a data PDU with an out-of-order DataSN at a target).
         let data_sn = header.data_sn.get();
         task.intact &= data_sn == task.data_sn;
@@ -106,8 +105,8 @@ impl Target {
         Ok(Received::segment(None, segment))
     }
 
-    /// A piece of a write's data is in the slot, or was read over: the next R2T, the adapter's
-    /// turn, or the answer that waited.
+    /// Counts a piece of a write that is in the slot or was skipped. Sends the next R2T, reports an
+    /// event to the owner, or sends the postponed answer.
     pub(super) fn piece_arrived<F: Framing>(
         &mut self,
         piece: Piece,
@@ -143,7 +142,7 @@ impl Target {
         }
     }
 
-    /// Lets a task go that is answered or aborted, once nothing of it is on the way.
+    /// Frees a task that is answered or aborted, once none of its data is outstanding.
     pub(super) fn finish_if_quiet<F: Framing>(&mut self, slot: Slot, out: &mut F) -> Option<Event> {
         let task = self.tasks.get(slot)?;
         match task.state {
@@ -160,7 +159,8 @@ impl Target {
         Some(Event::Released { slot })
     }
 
-    /// Sends a read's data. None when the status went with it; else the number of Data-In PDUs.
+    /// Sends a read's data. Returns the number of Data-In PDUs, or `None` when the last of them
+    /// carries the status.
     #[inline(always)]
     pub(super) fn send_data<F: Framing>(
         &mut self,
@@ -195,7 +195,7 @@ impl Target {
     }
 }
 
-/// Where the sequence that comes now ends: R2Ts are fulfilled in their order.
+/// End of the current sequence of Data-Out PDUs. R2Ts are fulfilled in their order.
 fn sequence_end(task: &Task, ttt: u32) -> Result<u32, Fault> {
     match task.r2ts.first() {
         _ if ttt == NO_TAG => Ok(task.asked),
@@ -207,7 +207,7 @@ fn sequence_end(task: &Task, ttt: u32) -> Result<u32, Fault> {
     }
 }
 
-/// The piece of a write's data that a Data-Out has, and whether its sequence ends with it.
+/// The piece of a write's data in a Data-Out, and whether the piece ends its sequence.
 fn check_piece(
     task: &Task,
     header: &DataOut,
@@ -232,7 +232,7 @@ fn check_piece(
         let sentence = "F before the end of what the R2T asked for";
         return Err(Fault::new(Breach::DataRange, 1, bytes, sentence));
     }
-    // What was asked for is counted in bytes; that the last piece says F is not insisted on.
+    // The target counts the requested bytes, and does not insist on F in the last piece.
     let ends = ends || bytes == end - offset;
     let piece = Piece {
         slot,
@@ -242,8 +242,8 @@ fn check_piece(
     Ok((piece, ends))
 }
 
-/// Ends the sequence that the piece belongs to with its last byte: no more data comes unasked, or
-/// an R2T is fulfilled.
+/// Ends the sequence of a piece after its last byte: the unsolicited data is complete, or an R2T
+/// is fulfilled.
 fn end_sequence(task: &mut Task) {
     let first = task.r2ts.first();
     if task.unsolicited && task.ends {

@@ -1,7 +1,7 @@
-//! The login phase of a connection: requests in, responses out, the owner asked twice.
+//! Login phase of a connection: requests, responses, and two decisions of the owner.
 //!
-//! It knows the PDUs of the login; what is said in them is `iscsi::login`'s business. Everything
-//! that goes wrong here ends with a Login Response that says so, and the end of the connection.
+//! This file processes the PDUs of the login; `iscsi::login` processes their text. Every failure
+//! here ends with a Login Response that names the reason, and with the end of the connection.
 //!
 //! Source: RFC 7143, sections 6.3, 11.12 and 11.13.
 
@@ -19,9 +19,9 @@ use crate::iscsi::pdu::{BasicHeader, LoginRequest, LoginResponse, LoginStatus, O
 use crate::iscsi::serial::Window;
 
 impl Target {
-    /// Answers [`Event::Authorize`]: who [`Target::leading`] is may log in, or not.
+    /// Answers [`Event::Authorize`]: admits or refuses the initiator of [`Target::leading`].
     ///
-    /// Yields what comes of it: nothing while the login goes on, else `LoggedIn` or `LoginFailed`.
+    /// Returns `LoggedIn` or `LoginFailed`, or nothing while the login continues.
     pub fn admit<F: Framing>(&mut self, admission: Admission, out: &mut F) -> Option<Event> {
         let ConnectionState::Login(login) = &mut self.state else {
             return None;
@@ -34,9 +34,9 @@ impl Target {
     }
 
     /// Answers [`Event::Proved`]: the session begins with this number (TSIH), unique among all
-    /// sessions of the target, or there is no room for it.
+    /// sessions of the target, or is refused with this status.
     ///
-    /// Yields `LoggedIn` or `LoginFailed`; nothing when the login is over meanwhile.
+    /// Returns `LoggedIn` or `LoginFailed`, or nothing if the login has ended meanwhile.
     pub fn enter<F: Framing>(
         &mut self,
         number: Result<NonZeroU16, LoginStatus>,
@@ -52,7 +52,7 @@ impl Target {
         self.take_step(step, out)
     }
 
-    /// A header in the login phase: only Login Requests, of limited length, come here.
+    /// Processes a header in the login phase. Only Login Requests of limited length are valid.
     pub(super) fn login_header<F: Framing>(
         &mut self,
         basic: &BasicHeader,
@@ -80,7 +80,7 @@ impl Target {
         let ConnectionState::Login(login) = &mut self.state else {
             return None;
         };
-        // The first request says where both sides begin to count; login requests take no CmdSN.
+        // The first request sets the initial CmdSN and StatSN. Login Requests consume no CmdSN.
         if !self.timers.numbered {
             self.timers.numbered = true;
             self.window = Window::new(header.cmd_sn.get(), self.limits.window);
@@ -137,7 +137,7 @@ impl Target {
         send(&header, &response.text, out);
     }
 
-    /// The driver, or the clock, ends a connection that is not logged in.
+    /// Ends a connection that is not logged in, after a violation or a timeout.
     pub(super) fn refuse_login<F: Framing>(&mut self, refusal: Refusal, out: &mut F) {
         let _ = self.take_step(Step::Refuse(refusal), out);
     }

@@ -1,7 +1,7 @@
-//! What becomes of a PDU by its kind and its numbers, and of its data segment.
+//! Receive direction of the target: dispatch of PDUs and of their data segments.
 //!
-//! It knows lengths, additional headers and the place of a request in the window; what a request
-//! means stands beside it.
+//! This file checks lengths, additional headers and the position of a request in the window. The
+//! neighbouring files process the requests themselves.
 //!
 //! Source: RFC 7143, sections 11.2 and 4.2.2.1.
 
@@ -13,7 +13,7 @@ use crate::iscsi::pdu::{AdditionalHeader, BasicHeader, Opcode, RejectReason};
 use crate::iscsi::serial::WindowPosition;
 
 impl Target {
-    /// Takes a header by its kind.
+    /// Dispatches a header by its opcode.
     pub(super) fn dispatch<F: Framing>(
         &mut self,
         additional: &[u8],
@@ -58,10 +58,10 @@ impl Target {
         Ok(())
     }
 
-    /// Whether a request may be taken by its CmdSN; it has its place in the window then.
+    /// Whether the target accepts a request by its CmdSN. An accepted request enters the window.
     ///
-    /// Immediate requests have no place, and their CmdSN is not looked at: Linux sends pings with
-    /// an old one.
+    /// Immediate requests do not enter the window, and their CmdSN is ignored: Linux sends pings
+    /// with an old CmdSN.
     fn enters(&mut self, basic: &BasicHeader) -> Result<bool, Fault> {
         if basic.is_immediate() {
             return Ok(true);
@@ -78,14 +78,14 @@ impl Target {
         Ok(true)
     }
 
-    /// A request that is not a task, and did not become one, gives its place back.
+    /// Takes a request out of the window that did not become a task.
     pub(super) fn leave(&mut self, basic: &BasicHeader) {
         if !basic.is_immediate() {
             self.window.leave();
         }
     }
 
-    /// Text and pings: short, and taken whole.
+    /// Expects the data segment of a text or ping: short, and received whole.
     fn expect_segment<F: Framing>(&mut self, basic: &BasicHeader, out: &mut F) -> Received {
         if basic.segment_bytes() > SEGMENT_BYTES_MAX {
             self.leave(basic);
@@ -125,7 +125,7 @@ fn check_additional(segments: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Which requests are numbered; of an unknown kind nothing is believed.
+/// Whether requests of this opcode carry a CmdSN. False for unknown opcodes.
 fn takes_cmd_sn(kind: Opcode) -> bool {
     matches!(
         kind,

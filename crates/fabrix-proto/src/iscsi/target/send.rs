@@ -1,4 +1,4 @@
-//! What PDUs of the target have in common: their numbers, and Reject.
+//! Common parts of the target's PDUs: sequence numbers, tags, and Reject.
 //!
 //! Source: RFC 7143, sections 11.4.8 to 11.4.10 and 11.17.
 
@@ -11,14 +11,14 @@ use crate::iscsi::pdu::{FINAL, NO_TAG, Opcode, Reject, RejectReason, Sequence};
 use crate::{Breach, Violation};
 
 impl Target {
-    /// The numbers of a PDU that bears a status: it takes the next StatSN.
+    /// Sequence numbers of a PDU that carries a status and consumes a StatSN.
     pub(super) fn status_sequence(&mut self) -> Sequence {
         let sequence = self.plain_sequence();
         self.stat_sn = self.stat_sn.wrapping_add(1);
         sequence
     }
 
-    /// The numbers of a PDU that bears none.
+    /// Sequence numbers of a PDU that carries no status.
     pub(super) fn plain_sequence(&self) -> Sequence {
         Sequence {
             stat_sn: U32::new(self.stat_sn),
@@ -27,7 +27,7 @@ impl Target {
         }
     }
 
-    /// Reject: the last PDU was not taken.
+    /// Rejects the last PDU.
     pub(super) fn send_reject<F: Framing>(&mut self, reason: RejectReason, out: &mut F) {
         if self.closed {
             return;
@@ -52,13 +52,13 @@ impl Target {
         send(&header, quoted, out);
     }
 
-    /// A tag of ours that was not used for a long time, for a slot or for none.
+    /// A target transfer tag, not used for the last 65535 tags. `index`: a slot or `TAG_OF_NO_SLOT`.
     pub(super) fn new_tag(&mut self, index: u16) -> u32 {
         self.next_tag = self.next_tag.wrapping_add(1);
         u32::from(index) << 16 | u32::from(self.next_tag)
     }
 
-    /// A header that was damaged is not quoted, for nothing in it can be believed.
+    /// Sends the Reject of a violation. A damaged header is not quoted: its content is unreliable.
     pub(super) fn say_goodbye<F: Framing>(&mut self, violation: &Violation, out: &mut F) {
         let reason = match violation.breach() {
             Breach::HeaderDigest => return,

@@ -15,7 +15,7 @@ use crate::iscsi::pdu::{Lun, NO_TAG, TaskAttribute};
 /// One task in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
-    /// Initiator Task Tag, which every PDU of the task carries.
+    /// Initiator Task Tag, in every PDU of the task.
     pub(super) itt: u32,
     /// Logical unit of the command.
     pub(super) lun: Lun,
@@ -25,7 +25,7 @@ pub(super) struct Task {
     pub(super) attribute: TaskAttribute,
     /// True for an immediate command, which takes no CmdSN.
     pub(super) immediate: bool,
-    /// Progress of the task: data arriving, at the adapter, or being answered.
+    /// Progress of the task: data arriving, with the owner of the connection, or being answered.
     pub(super) state: TaskState,
     /// Direction of the data.
     pub(super) direction: Direction,
@@ -41,9 +41,9 @@ pub(super) struct Task {
     pub(super) ends: bool,
     /// Number of pieces that may be written to the slot's memory now.
     pub(super) arriving: u16,
-    /// True after the adapter has called `fetch`.
+    /// True after the owner of the connection has called `fetch`.
     pub(super) fetching: bool,
-    /// True after the adapter has received the event that all data has arrived.
+    /// True after the event that all data has arrived.
     pub(super) complete: bool,
     /// True while every data digest matched.
     pub(super) intact: bool,
@@ -60,11 +60,11 @@ pub(super) struct Task {
 pub(super) enum TaskState {
     /// The slot is empty.
     Free,
-    /// The immediate data of the command is arriving. The adapter does not know the command yet.
+    /// The immediate data of the command is arriving. Its event has not been reported yet.
     Arriving,
-    /// The adapter executes the command.
+    /// The owner of the connection executes the command.
     Owned,
-    /// The adapter has answered. The response is sent when the outstanding data has arrived.
+    /// The command is answered. The response is sent when the outstanding data has arrived.
     Answered(Answer),
     /// The task is aborted. Its slot becomes free when the arriving piece has ended.
     Aborted,
@@ -199,7 +199,7 @@ impl TaskTable {
         itt as usize & (self.chains.len() - 1)
     }
 
-    /// Gives a task a slot; `None` when all are in use.
+    /// Puts a task into a free slot. `None` when all slots are in use.
     pub(super) fn insert(&mut self, task: Task) -> Option<Slot> {
         let index = self.free.pop()?;
         let chain = self.chain(task.itt);
@@ -208,8 +208,8 @@ impl TaskTable {
         Some(Slot(index))
     }
 
-    /// The task in a slot; `None` for a free slot, or one beyond the table (the number may be a
-    /// peer's).
+    /// The task in a slot. `None` for a free slot or a number beyond the table, which a peer may
+    /// have sent.
     pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Task> {
         self.tasks
             .get_mut(usize::from(slot.0))
@@ -235,14 +235,14 @@ impl TaskTable {
         *link = after;
     }
 
-    /// Tasks that the adapter executes.
+    /// Tasks that the owner of the connection executes.
     pub(super) fn owned(&self) -> impl Iterator<Item = (Slot, Lun)> {
         (0..).zip(&self.tasks).filter_map(|(index, task)| {
             matches!(task.state, TaskState::Owned).then_some((Slot(index), task.lun))
         })
     }
 
-    /// How many slots are in use.
+    /// Number of slots in use.
     pub(super) fn in_use(&self) -> usize {
         self.tasks.len() - self.free.len()
     }

@@ -1,7 +1,7 @@
 //! Text of the full-feature phase: SendTargets, and the few keys that may change after the login.
 //!
-//! One exchange at a time: a new first request forgets the old one. What is said may be longer than
-//! a PDU; it goes out in pieces, one for each request that quotes our tag.
+//! One exchange runs at a time. A new first request discards the old exchange. An answer longer
+//! than a PDU goes out in pieces, one for each request that quotes the target's tag.
 //!
 //! Source: RFC 7143, sections 11.10 "Text Request", 11.11 "Text Response"; appendix C "SendTargets
 //! Operation".
@@ -19,14 +19,14 @@ use crate::iscsi::keys::{Key, Negotiation, Purpose, Reply};
 use crate::iscsi::pdu::{BasicHeader, CONTINUE, FINAL, NO_TAG, Opcode, RejectReason, TextResponse};
 use crate::iscsi::text::{TextBuffer, TextWriter, pairs};
 
-/// Which targets are asked for.
+/// Targets that a SendTargets request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All that this initiator may see.
+    /// All targets that this initiator may see.
     All,
-    /// The one of this session.
+    /// The target of this session.
     Session,
-    /// The one of this name, if this initiator may see it.
+    /// The target of this name, if this initiator may see it.
     Named(Box<str>),
 }
 
@@ -36,12 +36,12 @@ pub(super) struct TextExchange {
     itt: u32,
     ttt: Option<u32>,
     incoming: TextBuffer,
-    /// What is said already, while the adapter is asked for targets.
+    /// Answer so far, while the owner of the connection lists the targets.
     waiting: Option<TextWriter>,
     outgoing: Vec<u8>,
 }
 
-/// Why a text request is not taken.
+/// Reason to reject a text request.
 type Refused = RejectReason;
 
 impl Target {
@@ -89,7 +89,7 @@ impl Target {
         Ok(None)
     }
 
-    /// A request with no tag of ours begins; another one must quote what we gave.
+    /// Begins an exchange, or finds the exchange whose tags the request quotes.
     fn find_exchange(&mut self, basic: &BasicHeader) -> Result<(), Refused> {
         let (itt, ttt) = (basic.itt.get(), basic.ttt.get());
         if ttt == NO_TAG {
@@ -105,7 +105,7 @@ impl Target {
         }
     }
 
-    /// The text is whole: answer it, or ask the adapter for the targets.
+    /// Answers a complete text, or reports `SendTargets` to the owner of the connection.
     fn answer_text<F: Framing>(&mut self, out: &mut F) -> Result<Option<Event>, Refused> {
         let incoming = core::mem::take(&mut self.text.incoming);
         let (mut said, mut scope, mut seen) = (TextWriter::default(), None, 0);
@@ -133,8 +133,8 @@ impl Target {
         Ok(Some(Event::SendTargets(scope)))
     }
 
-    /// What SendTargets asks for: all, or a name, in a discovery session; a name, or this one, in a
-    /// normal one.
+    /// Scope of a SendTargets value. A discovery session accepts All or a name. A normal session
+    /// accepts a name, or the empty value for its own target.
     fn scope(&self, key: Key, value: &str) -> Option<Scope> {
         match (key, value) {
             (Key::SendTargets, "All") if self.is_discovery() => Some(Scope::All),
@@ -146,7 +146,7 @@ impl Target {
         }
     }
 
-    /// MaxRecvDataSegmentLength may be declared again; everything else was agreed in the login.
+    /// Answers a key after the login. Only declarations such as MaxRecvDataSegmentLength may change.
     fn declare_again(&mut self, key: Key, value: &str, said: &mut TextWriter) {
         let mut negotiation = Negotiation::resumed(self.parameters);
         let reply = match key.purpose() {
@@ -159,8 +159,8 @@ impl Target {
         }
     }
 
-    /// Answers [`Event::SendTargets`]: targets, and the addresses of each as TargetAddress says
-    /// them.
+    /// Answers [`Event::SendTargets`] with targets and the addresses of each in the form of
+    /// TargetAddress.
     pub fn answer_targets<'a, F: Framing>(
         &mut self,
         targets: impl IntoIterator<Item = (&'a str, &'a [&'a str])>,
@@ -181,7 +181,7 @@ impl Target {
         }
     }
 
-    /// The next piece of what is said; the last one ends the exchange.
+    /// Sends the next piece of the answer. The last piece ends the exchange.
     fn send_text_piece<F: Framing>(&mut self, out: &mut F) {
         let most = self.parameters.initiator_segment_bytes as usize;
         let bytes = most.min(PIECE_BYTES).min(self.text.outgoing.len());
@@ -212,5 +212,5 @@ impl Target {
     }
 }
 
-/// What the driver is given at once, in bytes.
+/// Maximum length of one piece in bytes.
 const PIECE_BYTES: usize = 8192;

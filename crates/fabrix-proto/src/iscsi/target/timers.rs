@@ -1,9 +1,9 @@
-//! What a connection waits for, and until when.
+//! Deadlines of a connection: the end of the login, and the pings of a silent initiator.
 //!
-//! Time comes in as an argument of [`Target::tick`]; between two ticks it is only noted that
-//! something was heard.
+//! [`Target::tick`] gets the time as an argument. Between two ticks, the machine only records that
+//! a PDU has arrived.
 //!
-//! Source: RFC 7143, section 11.19 "NOP-In"; the login's limit is our own.
+//! Source: RFC 7143, section 11.19 "NOP-In". The time limit of a login is an addition.
 
 use super::{ConnectionState, Event, Target, TargetLimits};
 use crate::Nanos;
@@ -11,7 +11,7 @@ use crate::iscsi::framing::Framing;
 use crate::iscsi::login::Refusal;
 use crate::iscsi::pdu::LoginStatus;
 
-/// What a tick brings.
+/// Action at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     Nothing,
@@ -23,12 +23,12 @@ enum Due {
 /// The deadlines of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers {
-    /// The login must be over by then; or the initiator is pinged, or its answer must have come.
+    /// End of the login, time of the next ping, or end of the wait for its answer.
     deadline: Nanos,
     due: Due,
     heard: bool,
     pinged: bool,
-    /// The first login request has said where to count from.
+    /// True after the first Login Request has set the initial CmdSN and StatSN.
     pub(super) numbered: bool,
 }
 
@@ -43,12 +43,12 @@ impl Timers {
         }
     }
 
-    /// Something has come from the initiator.
+    /// Records a PDU from the initiator.
     pub(super) fn hear(&mut self) {
         self.heard = true;
     }
 
-    /// The login is over: from the next tick on, silence counts.
+    /// Ends the time limit of the login. Silence counts from the next tick on.
     pub(super) fn log_in(&mut self) {
         self.due = Due::Nothing;
         self.heard = true;
@@ -73,14 +73,14 @@ impl Timers {
 }
 
 impl Target {
-    /// When [`Target::tick`] has something to do, at the latest.
+    /// Latest time at which [`Target::tick`] must be called.
     #[must_use]
     pub fn deadline(&self) -> Nanos {
         self.timers.deadline
     }
 
-    /// Looks at the clock: ends a login that takes too long, pings an initiator that is silent, and
-    /// ends the connection of one that does not answer. `LoginFailed` is yielded for both ends.
+    /// Ends a login that takes too long (`LoginFailed`), pings a silent initiator, and ends the
+    /// connection of an initiator that does not answer (`Silent`).
     pub fn tick<F: Framing>(&mut self, now: Nanos, out: &mut F) -> Option<Event> {
         if self.closed {
             return None;
@@ -104,8 +104,8 @@ impl Target {
         }
     }
 
-    /// Why a login ends whose time is over. An initiator that waits for us is not told that the
-    /// error is its own: it would not try again.
+    /// Reason for the end of an overdue login. If the target caused the delay, the status does not
+    /// blame the initiator, which would not retry.
     fn overdue_login(&self) -> Refusal {
         match &self.state {
             ConnectionState::Login(login) if login.awaits_admission() || login.awaits_number() => {

@@ -1,7 +1,7 @@
-//! What an initiator offers in the operational stage, and what a target may make of it.
+//! The initiator's offer in the operational stage, and the check of the target's answers.
 //!
-//! Pure. Every answer is held against the offer: a target can choose less, and never more. What it
-//! leaves open, or refuses to talk about, is the standard's default.
+//! No side effects. Every answer is checked against the offer: a target can choose less, and never
+//! more. A key that the target leaves open or rejects keeps the standard's default.
 //!
 //! Source: RFC 7143, section 13; section 6.2 "Text Mode Negotiation".
 
@@ -9,7 +9,7 @@ use super::LoginFailure;
 use crate::iscsi::keys::{BYTES_MIN, Key, LENGTHS, Parameters, in_range};
 use crate::iscsi::text::{TextWriter, boolean};
 
-/// What differs from one session to the next; the rest is below.
+/// Parameters of the offer that differ between sessions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
     pub(super) header_digest: bool,
@@ -18,7 +18,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// The pairs of the offer.
+    /// Writes the pairs of the offer.
     pub(super) fn write(&self, out: &mut TextWriter) {
         out.pair(Key::HeaderDigest.name(), digests(self.header_digest));
         out.pair(Key::DataDigest.name(), digests(self.data_digest));
@@ -43,7 +43,7 @@ impl Offer {
         out.pair(Key::ErrorRecoveryLevel.name(), 0);
     }
 
-    /// Takes the answer to one key, or a declaration.
+    /// Processes the answer to one key, or a declaration.
     pub(super) fn settle(
         &self,
         key: Key,
@@ -73,8 +73,8 @@ impl Offer {
             Key::DataPDUInOrder | Key::DataSequenceInOrder => boolean(value) == Some(true),
             Key::MaxConnections => in_range(value, (1, 1)).is_some(),
             Key::ErrorRecoveryLevel => in_range(value, (0, 0)).is_some(),
-            // Seconds that nobody waits, and keys that were not offered: their defaults are what we
-            // do.
+            // Retention times that the initiator does not use, and keys that were not offered: the
+            // initiator acts by the defaults.
             _ => true,
         };
         match taken {
@@ -85,7 +85,7 @@ impl Offer {
         }
     }
 
-    /// Whether all is agreed that we insist on.
+    /// Checks that the target has agreed to the required digests.
     pub(super) fn check(&self, agreed: &Parameters) -> Result<(), LoginFailure> {
         if self.header_digest && !agreed.digests.header {
             return Err(LoginFailure::NoDigest(Key::HeaderDigest));
@@ -101,7 +101,7 @@ const fn digests(wanted: bool) -> &'static str {
     if wanted { "CRC32C" } else { "None,CRC32C" }
 }
 
-/// What stands there, if it may.
+/// Stores a value. Returns false if the value is invalid.
 fn put<T>(value: Option<T>, agreed: &mut T) -> bool {
     let is_one = value.is_some();
     if let Some(value) = value {
@@ -110,17 +110,18 @@ fn put<T>(value: Option<T>, agreed: &mut T) -> bool {
     is_one
 }
 
-/// Less than was offered is for [`Offer::check`] to name.
+/// Stores the choice of a digest. [`Offer::check`] reports a digest that is missing.
 fn digest(value: &str, agreed: &mut bool) -> bool {
     *agreed = value == "CRC32C";
     *agreed || value == "None"
 }
 
-/// MaxRecvDataSegmentLength of ours: the longest read of any disk in one piece, in bytes.
+/// MaxRecvDataSegmentLength of the initiator in bytes: the longest read of any disk in one piece.
 pub(in super::super) const SEGMENT_BYTES: u32 = 1 << 20;
-/// The same where only text comes, in bytes: as much as the machine reads itself.
+/// MaxRecvDataSegmentLength of a discovery session in bytes: the longest segment that the machine
+/// receives whole.
 const DISCOVERY_SEGMENT_BYTES: u32 = 8192;
 const MAX_BURST_BYTES: u32 = 1 << 20;
 const FIRST_BURST_BYTES: u32 = 256 << 10;
-/// R2Ts of one command that the target may have outstanding.
+/// Maximum number of outstanding R2Ts of one command.
 const R2TS: u32 = 8;

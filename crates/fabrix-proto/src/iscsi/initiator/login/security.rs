@@ -1,7 +1,7 @@
-//! The security stage of a login, the initiator's half: which method, which algorithm, whose proof.
+//! Security stage of a login on the initiator's side: method, algorithm and proofs.
 //!
-//! It knows the order of the keys; what proves what is in `auth`. The mirror of the target's
-//! `login/security.rs`.
+//! This file follows the order of the keys. `auth` computes and verifies the proofs. The target's
+//! `login/security.rs` is the mirror.
 //!
 //! Source: RFC 7143, section 12.1.3.
 
@@ -12,21 +12,21 @@ use crate::iscsi::auth::{
 use crate::iscsi::keys::Key;
 use crate::iscsi::text::{TextWriter, binary, number, pairs};
 
-/// How far the authentication is: what the last request said.
+/// State of the authentication, by the content of the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Security {
-    /// Which methods there are.
+    /// The request offered the authentication methods.
     Method,
-    /// CHAP, and which algorithms.
+    /// The request offered the algorithms of CHAP.
     Algorithm,
-    /// Our proof.
+    /// The request proved the initiator's identity.
     Proof(Algorithm),
-    /// All that was to be proved is proved.
+    /// All required proofs are given.
     Done,
 }
 
 impl Security {
-    /// Takes the keys of one response, and writes what is to be said next.
+    /// Processes the keys of one response, and writes those of the next request.
     pub(super) fn answer(
         self,
         text: &[u8],
@@ -45,7 +45,7 @@ impl Security {
     }
 }
 
-/// The method that the target chose; one that says nothing of it wants none.
+/// The method that the target has chosen. A missing key means no authentication.
 fn method(
     text: &[u8],
     proof: Option<&ChapProof>,
@@ -95,8 +95,8 @@ fn challenge(
     Ok(Security::Proof(algorithm))
 }
 
-/// The target's proof. Its keys may come before it lets us on, but they must come with the next
-/// response.
+/// Verifies the target's proof. Its keys may come while the target stays in this stage, but must
+/// come with the next response.
 fn proved(text: &[u8], algorithm: Algorithm, proof: &ChapProof) -> Result<(), LoginFailure> {
     let broken = || LoginFailure::Broken("CHAP_N or CHAP_R is missing or has not its form");
     let name = value(text, Key::ChapN).ok_or_else(broken)?;

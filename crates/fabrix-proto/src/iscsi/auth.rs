@@ -1,10 +1,8 @@
-//! CHAP, one-way and mutual, as pure state: who must know which secret, and whether an answer
-//! proves it.
+//! CHAP, one-way and mutual: challenges, responses and their verification.
 //!
-//! Knows algorithms, secrets and challenges. Where challenge bytes come from is the owner's
-//! business, for this crate has no randomness: they come in as arguments, from a generator that
-//! nobody can guess, and never twice. A challenge lives as long as its login, which the machine's
-//! clock bounds.
+//! No I/O and no randomness. The owner passes in random bytes for challenges. The bytes must come
+//! from an unpredictable generator, and never repeat. A challenge lives as long as its login, which
+//! the machine's deadline limits.
 //!
 //! Source: RFC 7143, section 12.1.3 "Challenge Handshake Authentication Protocol (CHAP)"; RFC 1994;
 //! the IANA registry of CHAP algorithms.
@@ -24,11 +22,11 @@ use sha1::Sha1;
 use sha2::Sha256;
 use sha3::Sha3_256;
 
-/// How a response is computed (CHAP_A).
+/// Hash algorithm of a response (CHAP_A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Algorithm {
-    /// MD5: what every initiator speaks.
+    /// MD5, which every initiator supports.
     Md5 = 5,
     /// SHA1.
     Sha1 = 6,
@@ -39,10 +37,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, the strongest first.
+    /// All algorithms, the strongest first.
     pub const ALL: [Self; 4] = [Self::Sha3, Self::Sha256, Self::Sha1, Self::Md5];
 
-    /// The algorithm with this number, if it is one of ours.
+    /// The algorithm with this number, if it is supported.
     #[must_use]
     pub fn parse(number: u32) -> Option<Self> {
         Self::ALL
@@ -50,13 +48,13 @@ impl Algorithm {
             .find(|algorithm| u32::from(algorithm.number()) == number)
     }
 
-    /// Its number on the wire.
+    /// Number of the algorithm on the wire.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The length of a response, in bytes.
+    /// Length of a response in bytes.
     #[must_use]
     pub const fn response_bytes(self) -> usize {
         match self {
@@ -66,7 +64,7 @@ impl Algorithm {
         }
     }
 
-    /// The response to a challenge: the hash over identifier, secret and challenge, in this order.
+    /// The response to a challenge: the hash of identifier, secret and challenge, in this order.
     #[must_use]
     pub fn response(self, identifier: u8, secret: &Secret, challenge: &[u8]) -> Response {
         let parts = [&[identifier][..], &secret.0, challenge];
@@ -87,7 +85,7 @@ fn hash<H: sha2::Digest>(parts: [&[u8]; 3]) -> Response {
     Response::new(&state.finalize()).expect("a digest of at most 32 bytes")
 }
 
-/// What answers a challenge (CHAP_R).
+/// Response to a challenge (CHAP_R).
 #[derive(Clone, Copy, Debug)]
 pub struct Response {
     bytes: [u8; RESPONSE_BYTES_MAX],
@@ -95,7 +93,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// From its bytes; `None` when there are more than any algorithm yields.
+    /// A response of these bytes. `None` if it is longer than the responses of all algorithms.
     #[must_use]
     pub fn new(response: &[u8]) -> Option<Self> {
         let mut bytes = [0; RESPONSE_BYTES_MAX];
@@ -106,13 +104,13 @@ impl Response {
         })
     }
 
-    /// Its bytes.
+    /// Bytes of the response.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Whether two are the same; takes the same time wherever they differ.
+    /// Whether two responses are equal, in constant time.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         let differing = self.bytes.iter().zip(&other.bytes);
@@ -122,7 +120,7 @@ impl Response {
     }
 }
 
-/// What two sides know and nobody else: 12 to 255 bytes. Never printed.
+/// Secret of 12 to 255 bytes, shared by initiator and target. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 
@@ -144,7 +142,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A name and the secret that proves it.
+/// A CHAP name and its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     name: Box<str>,
@@ -164,15 +162,15 @@ impl Credentials {
         }
     }
 
-    /// Whether both prove themselves with one secret: then either could answer in the other's
-    /// place.
+    /// Whether both credentials have the same secret. With one secret, each side could answer in
+    /// the other's place.
     #[must_use]
     pub fn shares_secret(&self, other: &Self) -> bool {
         self.secret == other.secret
     }
 }
 
-/// A challenge of ours, used for one login.
+/// A challenge issued by this side for one login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     identifier: u8,
@@ -193,21 +191,21 @@ impl Challenge {
     }
 }
 
-/// The last challenges of one shard: makes new ones, and refuses those that came before.
+/// The last challenges of one shard. Issues new challenges, and refuses repeated ones.
 ///
-/// A generator that repeats itself is broken (one that was not seeded does so after each start);
-/// logins are then refused rather than let in by an answer that somebody has overheard.
+/// A generator that repeats its output is broken. An unseeded one does so after each start. Logins
+/// are then refused, because an eavesdropper could replay an old answer.
 #[derive(Clone, Debug, Default)]
 pub struct Challenges {
     last: VecDeque<Box<[u8]>>,
 }
 
 impl Challenges {
-    /// A challenge of these random bytes.
+    /// A challenge made of these random bytes.
     ///
     /// # Errors
-    /// [`PolicyError::ChallengeLength`] outside 16 to 64 bytes; [`PolicyError::ChallengeRepeated`]
-    /// when they are those of one of the last 256, or all the same.
+    /// [`PolicyError::ChallengeLength`] outside 16 to 64 bytes. [`PolicyError::ChallengeRepeated`]
+    /// if the bytes equal one of the last 256 challenges, or are all the same.
     pub fn issue(&mut self, identifier: u8, random: &[u8]) -> Result<Challenge, PolicyError> {
         if !(CHALLENGE_BYTES_MIN..=CHALLENGE_BYTES_MAX).contains(&random.len()) {
             return Err(PolicyError::ChallengeLength);
@@ -227,7 +225,7 @@ impl Challenges {
     }
 }
 
-/// What an initiator must prove, and what it may ask us to prove.
+/// Required proof of an initiator, and the proof that the target can give.
 #[derive(Clone, Debug)]
 pub struct ChapPolicy {
     algorithms: Vec<Algorithm>,
@@ -237,11 +235,11 @@ pub struct ChapPolicy {
 }
 
 impl ChapPolicy {
-    /// One login's policy; `target` holds what we prove to an initiator that asks (mutual CHAP).
+    /// Policy of one login. `target` has the target's own credentials for mutual CHAP.
     ///
     /// # Errors
-    /// [`PolicyError::SameSecret`] when both directions have one secret (RFC 7143, section 9.2.1);
-    /// [`PolicyError::NoAlgorithm`] when `algorithms` is empty.
+    /// [`PolicyError::SameSecret`] if both directions have one secret (RFC 7143, section 9.2.1).
+    /// [`PolicyError::NoAlgorithm`] if `algorithms` is empty.
     pub fn new(
         algorithms: &[Algorithm],
         initiator: Credentials,
@@ -271,18 +269,17 @@ impl ChapPolicy {
         &self.challenge
     }
 
-    /// The first of the initiator's algorithms (CHAP_A) that is allowed here.
+    /// The first of the initiator's algorithms (CHAP_A) that the policy allows.
     pub fn choose(&self, offered: impl Iterator<Item = u32>) -> Option<Algorithm> {
         offered
             .filter_map(Algorithm::parse)
             .find(|algorithm| self.algorithms.contains(algorithm))
     }
 
-    /// Whether the initiator has proved who it is. Name and response are both looked at, whichever
-    /// is wrong.
+    /// Verifies the initiator's proof. Compares both name and response, even if one is wrong.
     ///
     /// # Errors
-    /// What it did wrong; on the wire all of these are the same authentication failure.
+    /// The wrong part. On the wire, all of these are the same authentication failure.
     pub fn verify(
         &self,
         algorithm: Algorithm,
@@ -300,12 +297,12 @@ impl ChapPolicy {
         }
     }
 
-    /// Our name and answer to the initiator's challenge.
+    /// The target's name and its answer to the initiator's challenge.
     ///
     /// # Errors
-    /// [`AuthError::Reflected`] for a challenge that is our own; [`AuthError::ChallengeLength`] for
-    /// an empty one or one above 1024 bytes; [`AuthError::NotMutual`] when there is no secret for
-    /// this direction.
+    /// [`AuthError::Reflected`] if the challenge is the target's own.
+    /// [`AuthError::ChallengeLength`] if it is empty or longer than 1024 bytes.
+    /// [`AuthError::NotMutual`] without a secret for this direction.
     pub fn prove(
         &self,
         algorithm: Algorithm,
@@ -324,7 +321,7 @@ impl ChapPolicy {
     }
 }
 
-/// Why a policy cannot be used: our own configuration, or our own generator.
+/// Error in the own configuration, or in the own generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
     /// A secret must have 12 to 255 bytes.
@@ -337,7 +334,7 @@ pub enum PolicyError {
     NoAlgorithm,
     /// A challenge must have 16 to 64 bytes.
     ChallengeLength,
-    /// A challenge that was used before.
+    /// The challenge was used before.
     ChallengeRepeated,
 }
 
@@ -356,23 +353,23 @@ impl fmt::Display for PolicyError {
 
 impl core::error::Error for PolicyError {}
 
-/// How an initiator failed to prove who it is, or to ask us properly.
+/// Error in the peer's proof, or in its challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthError {
-    /// CHAP_N is not the name that was expected.
+    /// CHAP_N is not the expected name.
     Name,
-    /// CHAP_R is not the answer to our challenge.
+    /// CHAP_R is not the answer to the challenge.
     Response,
-    /// CHAP_C is our own challenge, sent back for us to answer.
+    /// CHAP_C is this side's own challenge, reflected by the peer.
     Reflected,
     /// CHAP_C is empty or too long.
     ChallengeLength,
-    /// CHAP_C, where we have nothing to prove.
+    /// CHAP_C without a configured secret for this direction.
     NotMutual,
 }
 
 impl AuthError {
-    /// What was wrong, for the log; it does not say what would have been right.
+    /// Explanation for the log. It does not reveal the expected value.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -385,15 +382,15 @@ impl AuthError {
     }
 }
 
-/// The longest response of any algorithm, in bytes.
+/// Length of the longest response of all algorithms, in bytes.
 pub const RESPONSE_BYTES_MAX: usize = 32;
-/// The longest challenge an initiator may send, in bytes.
+/// Maximum length of a peer's challenge in bytes.
 pub const PEER_CHALLENGE_BYTES_MAX: usize = 1024;
 const SECRET_BYTES_MIN: usize = 12;
 const SECRET_BYTES_MAX: usize = 255;
-/// The longest name (CHAP_N), in bytes.
+/// Maximum length of a name (CHAP_N) in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 const CHALLENGE_BYTES_MIN: usize = 16;
-/// LIO and older initiators take no longer ones.
+/// LIO and older initiators refuse longer challenges.
 const CHALLENGE_BYTES_MAX: usize = 64;
 const CHALLENGES_REMEMBERED: usize = 256;

@@ -1,11 +1,11 @@
-//! The contract between what PDUs mean and what carries them.
+//! Contract between the two sides of a connection and the transport of their PDUs.
 //!
-//! An [`Endpoint`] is one side of a connection: its login, its numbers, its tasks. It takes whole
-//! headers, and says what becomes of the data segment behind each. A [`Framing`] carries what an
-//! endpoint sends. The data of a task has a slot and a range of bytes on both sides of the
-//! contract:
+//! An [`Endpoint`] is one side of a connection: its login, sequence numbers and tasks. The endpoint
+//! receives whole headers, and returns how to process the data segment behind each. A [`Framing`]
+//! sends the endpoint's PDUs. Both sides of the contract address the data of a task by slot and
+//! byte range:
 //!
-//! | the endpoint says | over TCP | over RDMA |
+//! | the endpoint calls | over TCP | over RDMA |
 //! |---|---|---|
 //! | `pdu` | header, digests, data segment | one message |
 //! | `command`, `payload` | the same, the segment from the slot | the same; tags of its memory |
@@ -26,7 +26,7 @@ use super::pdu::{
 };
 use crate::{Breach, Slot, Violation};
 
-/// Carries PDUs, and the data of tasks, to the peer.
+/// Sends PDUs, and the data of tasks, to the peer.
 pub trait Framing {
     /// Sends a PDU. `segment` is its data segment, filled with zeros to a multiple of
     /// [`PADDING_UNIT`](super::pdu::PADDING_UNIT). Both are copied before the call returns.
@@ -35,28 +35,28 @@ pub trait Framing {
     /// Sends a PDU whose data segment is `bytes` of a slot's data from `offset`.
     fn payload(&mut self, header: &[u8; BHS_BYTES], slot: Slot, offset: u32, bytes: u32);
 
-    /// Initiator: sends a command, with so many bytes of its slot's data behind it. True when the
-    /// target moves the rest of the data by itself: neither R2T nor Data-In tells of it.
+    /// Initiator: sends a command with the first `immediate` bytes of its slot's data. True if the
+    /// target moves the rest of the data itself, without R2T and Data-In PDUs.
     fn command(&mut self, header: &ScsiCommand, slot: Slot, immediate: u32) -> bool;
 
-    /// Target: asks for the range of a write's data that the R2T names. True when the data may
-    /// arrive in the slot's memory at any time from now on, until [`Endpoint::arrived`]; false when
-    /// Data-Out PDUs announce it first.
+    /// Target: requests the range of a write's data in the R2T. True if the data may arrive in the
+    /// slot's memory at any time from now on, until [`Endpoint::arrived`]. False if Data-Out PDUs
+    /// announce the data first.
     fn fetch(&mut self, slot: Slot, r2t: &ReadyToTransfer) -> bool;
 
-    /// Target: sends a read's data. None when the status went with it; else the number of Data-In
-    /// PDUs, and a SCSI Response has to follow.
+    /// Target: sends a read's data. Returns the number of Data-In PDUs if a SCSI Response has to
+    /// follow, or `None` if the status was sent with the data.
     fn send(&mut self, slot: Slot, read: &ReadData<'_>) -> Option<u32>;
 }
 
-/// The data of a read on its way to the initiator.
+/// Data of a read to send to the initiator.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadData<'a> {
-    /// Length of the data, which begins at the start of the slot's.
+    /// Length of the data in bytes, from the start of the slot's data.
     pub bytes: u32,
-    /// Header of a Data-In, with the tags and numbers that every Data-In of this read has.
+    /// Header of a Data-In, with the tags and sequence numbers common to all Data-In of the read.
     pub header: DataIn,
-    /// What the last Data-In may tell instead of a SCSI Response, if the command ended well.
+    /// Status for the last Data-In, instead of a SCSI Response, if the command was successful.
     pub good: Option<GoodStatus>,
     /// Limits of segments and sequences.
     pub parameters: &'a Parameters,
@@ -73,28 +73,28 @@ pub struct GoodStatus {
     pub residual_bytes: u32,
 }
 
-/// One side of a connection, whatever carries its PDUs.
+/// One side of a connection, independent of the transport.
 ///
-/// Every call yields at most one event. After an error, and once [`is_closed`](Self::is_closed),
-/// nothing more may be handed to it.
+/// Every call returns at most one event. After an error, and once [`is_closed`](Self::is_closed)
+/// is true, the caller must pass in no more PDUs.
 pub trait Endpoint {
-    /// What the endpoint tells its owner.
+    /// Event for the owner of the connection.
     type Event;
 
     /// Whether the connection is over.
     fn is_closed(&self) -> bool;
 
-    /// Digests of the PDU that comes next.
+    /// Digests of the next PDU.
     fn digests(&self) -> Digests;
 
-    /// Whether PDUs may have additional header segments. Where they may not, a PDU that announces
-    /// some is refused for its basic header alone.
+    /// Whether PDUs may have additional header segments. If not, a PDU that announces some is
+    /// refused by its basic header alone.
     fn takes_additional_headers(&self) -> bool;
 
-    /// Takes the header of a PDU: the basic segment and the additional ones.
+    /// Processes the header of a PDU: the basic segment and the additional ones.
     ///
     /// # Errors
-    /// The peer broke the rules; the connection ends, best after [`terminate`](Self::terminate).
+    /// The peer broke a rule. The connection ends, best after [`terminate`](Self::terminate).
     fn pdu<F: Framing>(
         &mut self,
         header: &[u8; BHS_BYTES],
@@ -102,8 +102,8 @@ pub trait Endpoint {
         out: &mut F,
     ) -> Result<Received<Self::Event>, Violation>;
 
-    /// Takes the data segment of the last PDU, after [`Segment::Whole`]; `intact` is false when its
-    /// digest differs.
+    /// Processes the data segment of the last PDU, after [`Segment::Whole`]. `intact` is false if
+    /// its digest differs.
     ///
     /// # Errors
     /// As for [`pdu`](Self::pdu).
@@ -114,8 +114,8 @@ pub trait Endpoint {
         out: &mut F,
     ) -> Result<Option<Self::Event>, Violation>;
 
-    /// Learns that a piece of a task's data has arrived, or was read over; `intact` is false when
-    /// its digest differs.
+    /// Processes the arrival of a piece of a task's data that is in the slot or was skipped.
+    /// `intact` is false if its digest differs.
     fn arrived<F: Framing>(
         &mut self,
         piece: Piece,
@@ -123,42 +123,42 @@ pub trait Endpoint {
         out: &mut F,
     ) -> Option<Self::Event>;
 
-    /// Says the standard's goodbye for `violation`; the connection is over then.
+    /// Sends the standard's answer to `violation`. The connection is over then.
     fn terminate<F: Framing>(&mut self, violation: &Violation, out: &mut F);
 }
 
-/// A connection that carries the PDUs of an endpoint, seen from the owner of both.
+/// A connection with its endpoint, seen from their owner.
 pub trait Carrier {
-    /// The side of the connection that is ours.
+    /// This side of the connection.
     type Endpoint: Endpoint;
 
-    /// The endpoint, to ask it.
+    /// The endpoint, for queries.
     fn endpoint(&self) -> &Self::Endpoint;
 
     /// The endpoint, and the framing that its calls need.
     fn speak(&mut self) -> (&mut Self::Endpoint, impl Framing);
 }
 
-/// What an endpoint makes of a header.
+/// Result of processing a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<E> {
-    /// What the header meant.
+    /// Event of the header.
     pub event: Option<E>,
-    /// What becomes of the data segment behind it, after the event.
+    /// How to process the data segment behind the header, after the event.
     pub segment: Segment,
 }
 
-/// What becomes of a data segment.
+/// How to process a data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// Nothing: there is none, or it is read over.
+    /// The segment is absent or skipped.
     Skipped,
-    /// [`Endpoint::segment`] takes it whole. It has at least one byte, and at most
+    /// [`Endpoint::segment`] processes the whole segment. It has at least one byte, and at most
     /// [`SEGMENT_BYTES_MAX`].
     Whole,
-    /// It goes to its place in a slot, then [`Endpoint::arrived`] is called.
+    /// The data goes to its slot, then [`Endpoint::arrived`] is called.
     Kept(Piece),
-    /// It is read over, then [`Endpoint::arrived`] is called: a task waits for its end.
+    /// The data is skipped, then [`Endpoint::arrived`] is called: a task waits for its end.
     Dropped(Piece),
 }
 
@@ -173,11 +173,11 @@ pub struct Piece {
     pub bytes: u32,
 }
 
-/// The longest data segment that an endpoint takes whole, in bytes: as much as a login's PDU may
-/// have.
+/// Maximum length in bytes of a segment that an endpoint processes whole: the limit of a login's
+/// PDUs.
 pub const SEGMENT_BYTES_MAX: usize = 8192;
 
-/// A broken rule before the header it stood in is quoted.
+/// A violation without the header that it quotes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     breach: Breach,
@@ -221,12 +221,12 @@ impl<T: IntoBytes + Immutable> Header for T {
     }
 }
 
-/// The length of a data segment of our own, as headers have it.
+/// DataSegmentLength of an own data segment.
 pub(super) fn segment_length(data: &[u8]) -> U24 {
     U24::new(u32::try_from(data.len()).unwrap_or(DATA_SEGMENT_MAX))
 }
 
-/// Sends a PDU with data of our own: short, and by value.
+/// Sends a PDU with a short data segment, which is copied.
 pub(super) fn send<F: Framing>(header: &impl Header, data: &[u8], out: &mut F) {
     let mut padded: Vec<u8> = data.to_vec();
     padded.resize(data.len() + padding(data.len()), 0);

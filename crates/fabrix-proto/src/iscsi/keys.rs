@@ -1,8 +1,8 @@
-//! The keys of a session: what each may be, and how two wishes become one value.
+//! The keys of a session: their valid values, and the negotiation of each.
 //!
-//! Pure: a key and a value go in, a reply comes out, and [`Parameters`] hold what is agreed. When a
-//! key may come is the login's business; here stands only whether it has a meaning in a discovery
-//! session. The keys are in `keys/table.rs`, the values in `keys/parameters.rs`.
+//! No side effects: a key and a value go in, a reply comes out, and [`Parameters`] hold the result.
+//! The login decides when a key may come. This file decides only whether a key has a meaning in a
+//! discovery session. `keys/table.rs` has the keys, `keys/parameters.rs` the values.
 //!
 //! Source: RFC 7143, section 13 "Login/Text Operational Text Keys", section 6.2 "Text Mode
 //! Negotiation".
@@ -17,22 +17,22 @@ pub use self::table::{Key, Purpose};
 use super::pdu::DATA_SEGMENT_MAX;
 use super::text::{boolean, list, number, yes_no};
 
-/// What is said to one pair.
+/// Reply to one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing: it was a declaration.
+    /// No reply: the pair was a declaration.
     None,
-    /// This number.
+    /// A number.
     Number(u32),
     /// `Yes` or `No`.
     Boolean(bool),
-    /// One entry of the list.
+    /// One entry of the offered list.
     Choice(&'static str),
-    /// The key has no meaning here.
+    /// The key has no meaning in this session.
     Irrelevant,
-    /// The value cannot be accepted; what was agreed before stays.
+    /// The value is not acceptable. The earlier value stays.
     Reject,
-    /// The key is not known.
+    /// The key is unknown.
     NotUnderstood,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Reply {
     }
 }
 
-/// The keys of one login, as far as they are agreed.
+/// State of the negotiation of one login.
 #[derive(Clone, Debug)]
 pub struct Negotiation {
     wishes: Wishes,
@@ -58,7 +58,7 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// Nothing agreed. Wishes that the standard does not allow are moved to the nearest it does.
+    /// An empty negotiation. Wishes outside the standard's limits are moved to the nearest limit.
     #[must_use]
     pub fn new(wishes: Wishes) -> Self {
         let max_burst_bytes = wishes.max_burst_bytes.clamp(BYTES_MIN, DATA_SEGMENT_MAX);
@@ -75,7 +75,7 @@ impl Negotiation {
         }
     }
 
-    /// What a session has agreed on, to which declarations are added.
+    /// Negotiation of a running session, for later declarations.
     #[must_use]
     pub fn resumed(agreed: Parameters) -> Self {
         Self {
@@ -84,8 +84,8 @@ impl Negotiation {
         }
     }
 
-    /// What is agreed now. FirstBurstLength is never above MaxBurstLength, whatever was said of
-    /// them.
+    /// Parameters agreed so far. FirstBurstLength never exceeds MaxBurstLength, whatever the pairs
+    /// said.
     #[must_use]
     pub fn agreed(&self) -> Parameters {
         let agreed = self.agreed;
@@ -95,13 +95,13 @@ impl Negotiation {
         }
     }
 
-    /// MaxRecvDataSegmentLength as we declare it, which holds from now on.
+    /// Declares the target's MaxRecvDataSegmentLength, which holds from now on.
     pub fn declare_segment_bytes(&mut self) -> u32 {
         self.agreed.target_segment_bytes = self.wishes.segment_bytes;
         self.wishes.segment_bytes
     }
 
-    /// Agrees on one operational or declared key; `discovery` is the session's type.
+    /// Negotiates one operational or declared key. `discovery` is the session's type.
     pub fn agree(&mut self, key: Key, value: &str, discovery: bool) -> Reply {
         if discovery && !key.concerns_discovery() && key.purpose() == Purpose::Operational {
             return Reply::Irrelevant;
@@ -136,7 +136,7 @@ impl Negotiation {
     }
 }
 
-/// Keys for which there is only one thing that we do.
+/// Keys with only one supported value.
 fn constant(key: Key, value: &str) -> Reply {
     match key {
         Key::MaxConnections => least(value, (1, 65_535), 1, &mut 0),
@@ -153,7 +153,7 @@ fn constant(key: Key, value: &str) -> Reply {
     }
 }
 
-/// The first entry of the initiator's list that we allow.
+/// The first allowed entry of the initiator's list.
 fn digest(value: &str, permission: Permission, agreed: &mut bool) -> Reply {
     let allowed = |entry: &&str| match *entry {
         "CRC32C" => permission != Permission::Refused,
@@ -173,7 +173,7 @@ fn digest(value: &str, permission: Permission, agreed: &mut bool) -> Reply {
     }
 }
 
-/// Yes when one of both says so (OR).
+/// Yes if one side says Yes (OR).
 fn either(value: &str, wish: bool, agreed: &mut bool) -> Reply {
     let Some(offered) = boolean(value) else {
         return Reply::Reject;
@@ -182,7 +182,7 @@ fn either(value: &str, wish: bool, agreed: &mut bool) -> Reply {
     Reply::Boolean(*agreed)
 }
 
-/// Yes when both say so (AND).
+/// Yes if both sides say Yes (AND).
 fn both(value: &str, wish: bool, agreed: &mut bool) -> Reply {
     let Some(offered) = boolean(value) else {
         return Reply::Reject;
@@ -195,7 +195,7 @@ pub(super) fn in_range(value: &str, (lowest, highest): (u32, u32)) -> Option<u32
     number(value).filter(|value| (lowest..=highest).contains(value))
 }
 
-/// The smaller of both.
+/// The smaller of both values.
 fn least(value: &str, range: (u32, u32), wish: u32, agreed: &mut u32) -> Reply {
     let Some(offered) = in_range(value, range) else {
         return Reply::Reject;
@@ -230,14 +230,14 @@ fn outstanding(value: &str, wish: u16, agreed: &mut u16) -> Reply {
     Reply::Number(u32::from(*agreed))
 }
 
-/// The most R2Ts of one command at once that the target keeps.
+/// Maximum number of outstanding R2Ts of one command at the target.
 pub const R2TS_MAX: u16 = 8;
-/// MaxRecvDataSegmentLength before it is declared, and in both directions of every login, in bytes.
+/// MaxRecvDataSegmentLength before its declaration, and of both sides during the login, in bytes.
 pub const SEGMENT_BYTES_DEFAULT: u32 = 8192;
-/// The smallest length that can be agreed on, in bytes.
+/// Smallest length that can be negotiated, in bytes.
 pub(super) const BYTES_MIN: u32 = 512;
 pub(super) const LENGTHS: (u32, u32) = (BYTES_MIN, DATA_SEGMENT_MAX);
-/// The initiator may come back after so many seconds.
+/// DefaultTime2Wait of the target: seconds before the initiator may reconnect.
 const TIME2WAIT_S: u16 = 2;
 
 #[cfg(test)]
@@ -332,7 +332,7 @@ mod tests {
     fn a_discovery_session_agrees_on_recovery() {
         let mut negotiation = Negotiation::new(Wishes::default());
         let mut agree = |key, value| negotiation.agree(key, value, true);
-        // open-iscsi gives up when it hears anything but 0.
+        // open-iscsi fails on any answer but 0.
         assert_eq!(agree(Key::ErrorRecoveryLevel, "0"), Reply::Number(0));
         assert_eq!(agree(Key::DefaultTime2Wait, "2"), Reply::Number(2));
         assert_eq!(agree(Key::DefaultTime2Retain, "0"), Reply::Number(0));

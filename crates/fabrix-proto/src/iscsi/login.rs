@@ -1,13 +1,13 @@
-//! The target's side of a login: stages, names, authentication and negotiation, request by request.
+//! Target side of a login: stages, names, authentication and negotiation, request by request.
 //!
-//! It knows what may be said when, and yields the values of a session. It does not decide who may
-//! log in: after the first request it asks ([`Step::Authorize`]), and goes on with what its owner
-//! grants. When the initiator has proved what it must it asks once more ([`Step::Proved`]): only
-//! then may an older session be ended for the new one. It builds the text of a response; the
-//! numbers of the PDU are the machine's.
+//! This file knows the order of a login, and returns the parameters of a session. The owner of the
+//! connection decides twice. After the first request, the owner admits the initiator or not
+//! ([`Step::Authorize`]). After the authentication, the owner ends an older session of the same
+//! initiator and numbers the new one ([`Step::Proved`]). The login builds the text of a response.
+//! The machine sets the sequence numbers of its PDU.
 //!
-//! `login/leading.rs` reads who wants in, `login/operational.rs` what both sides agree on,
-//! `login/security.rs` follows the authentication.
+//! `login/leading.rs` reads the initiator's first request, `login/operational.rs` negotiates, and
+//! `login/security.rs` authenticates.
 //!
 //! Source: RFC 7143, section 6.3 "Login Phase", sections 11.12 and 11.13.
 
@@ -28,86 +28,86 @@ use super::keys::{Key, Negotiation, Parameters, Wishes};
 use super::pdu::{CONTINUE, FINAL, LoginRequest, LoginStatus};
 use super::text::{TextBuffer, TextWriter};
 
-/// What the owner says to who wants to log in.
+/// The owner's decision on a login.
 #[derive(Clone, Debug)]
 pub enum Admission {
-    /// Come in, after authentication.
+    /// The initiator may log in after authentication.
     Admit(Grant),
-    /// Not here: the status says why.
+    /// The login is refused with this status.
     Refuse(LoginStatus),
-    /// Elsewhere.
+    /// The login is redirected to another address.
     Moved {
-        /// For good, or for now.
+        /// True for a permanent redirection, false for a temporary one.
         permanently: bool,
-        /// `address:port`, as TargetAddress says it.
+        /// `address:port` in the form of TargetAddress.
         address: Box<str>,
     },
 }
 
-/// On which terms an initiator may log in.
+/// Conditions of a login.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// TargetPortalGroupTag.
     pub portal_group_tag: u16,
-    /// What it must prove.
+    /// Required authentication.
     pub auth: Auth,
 }
 
-/// What an initiator must prove.
+/// Authentication that an initiator needs.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// Nothing.
+    /// No authentication.
     None,
-    /// That it knows a secret.
+    /// Proof of a secret by CHAP.
     Chap(Box<ChapPolicy>),
 }
 
 /// A session that has begun.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Who asked for it.
+    /// Names and identity of the session from the first request.
     pub leading: Leading,
     /// TSIH.
     pub tsih: NonZeroU16,
-    /// What both sides agreed on.
+    /// Negotiated parameters.
     pub parameters: Parameters,
 }
 
-/// What is to be done after a request.
+/// Next step after a request.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Send this response, and wait for the next request.
     Respond(Response),
-    /// Ask the owner who [`Login::leading`] is, and call [`Login::admit`].
+    /// Ask the owner to decide on [`Login::leading`], and call [`Login::admit`].
     Authorize,
-    /// The initiator has proved what it must: the owner makes room for its session, and calls
+    /// The authentication is complete. The owner makes room for the session, and calls
     /// [`Login::enter`].
     Proved,
-    /// Send this response: the session begins.
+    /// Send this response. The session begins.
     Complete(Response, Box<Session>),
-    /// Send this, and end the connection.
+    /// Send this refusal, and end the connection.
     Refuse(Refusal),
 }
 
-/// The part of a Login Response that the login knows.
+/// Content of a Login Response, without its sequence numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     /// T, CSG and NSG.
     pub flags: u8,
-    /// TSIH: zero before the end.
+    /// TSIH, or zero before the last response.
     pub tsih: u16,
-    /// The text; never more than one PDU's, because what it answers is bounded.
+    /// The text. One PDU has room for it, because the length of the requests is limited.
     pub text: Vec<u8>,
 }
 
-/// Why a login has failed.
+/// Reason for a failed login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the initiator is told.
+    /// Status for the initiator.
     pub status: LoginStatus,
-    /// What was wrong, for the log.
+    /// Explanation for the log.
     pub sentence: &'static str,
-    /// Text to go with it: where the target has moved to.
+    /// Text of the response: the new address of a redirection.
     pub text: Vec<u8>,
 }
 
@@ -147,14 +147,14 @@ impl Stage {
     }
 }
 
-/// The identity that every request of one login repeats.
+/// ISID, TSIH and CID, which every request of one login repeats.
 type Identity = ([u8; 6], u16, u16);
 
-/// The target's side of one login.
+/// Target side of one login.
 #[derive(Clone, Debug)]
 pub struct Login {
     stage: Option<Stage>,
-    /// Where the request that is being answered wants to go.
+    /// Next stage that the current request asks for.
     transit: Option<Stage>,
     identity: Option<Identity>,
     text: TextBuffer,
@@ -162,12 +162,12 @@ pub struct Login {
     grant: Option<Grant>,
     security: Security,
     negotiation: Negotiation,
-    /// Which keys have come, one bit each.
+    /// Keys that have arrived, one bit each.
     seen: u64,
     requests: u8,
     responses: u8,
     declared: bool,
-    /// The last response, while the owner is asked for the session's number.
+    /// The last response, while the owner chooses the session's number.
     last: Option<Response>,
 }
 
@@ -192,30 +192,30 @@ impl Login {
         }
     }
 
-    /// Who wants in; `None` before the first request is whole.
+    /// Names and identity of the session. `None` before the first request is complete.
     #[must_use]
     pub const fn leading(&self) -> Option<&Leading> {
         self.leading.as_ref()
     }
 
-    /// Whether the owner has been asked who may log in, and has not answered.
+    /// Whether the owner has not yet answered [`Step::Authorize`].
     #[must_use]
     pub const fn awaits_admission(&self) -> bool {
         self.leading.is_some() && self.grant.is_none()
     }
 
-    /// Whether the owner has been asked for the session's number, and has not answered.
+    /// Whether the owner has not yet answered [`Step::Proved`].
     #[must_use]
     pub const fn awaits_number(&self) -> bool {
         self.last.is_some()
     }
 
-    /// Takes one request: its header and its data segment.
+    /// Processes one request: its header and its data segment.
     pub fn request(&mut self, header: &LoginRequest, segment: &[u8]) -> Step {
         self.step(header, segment).unwrap_or_else(Step::Refuse)
     }
 
-    /// Takes the owner's answer to [`Step::Authorize`].
+    /// Continues with the owner's answer to [`Step::Authorize`].
     pub fn admit(&mut self, admission: Admission) -> Step {
         match admission {
             Admission::Refuse(status) => Step::Refuse(Refusal::new(status, not_admitted(status))),
@@ -230,8 +230,8 @@ impl Login {
         }
     }
 
-    /// Takes the owner's answer to [`Step::Proved`]: the session's number (TSIH), or why there is
-    /// none.
+    /// Continues with the owner's answer to [`Step::Proved`]: the session's number (TSIH), or the
+    /// status of a refusal.
     pub fn enter(&mut self, number: Result<NonZeroU16, LoginStatus>) -> Step {
         let (Some(mut response), Some(leading)) = (self.last.take(), self.leading.clone()) else {
             let sentence = "a login that has proved nothing yet";
@@ -276,7 +276,7 @@ impl Login {
         Ok(Step::Authorize)
     }
 
-    /// Version, and the identity of the session, which is the same in all requests.
+    /// Checks the version, and the identity of the session, which is the same in all requests.
     fn check_identity(&mut self, header: &LoginRequest) -> Result<(), Refusal> {
         if header.version_min > VERSION {
             let sentence = "no version of the protocol is common to both";
@@ -294,7 +294,8 @@ impl Login {
         Ok(())
     }
 
-    /// CSG is where we are; NSG, with T, lies ahead; and nothing ends while its text goes on.
+    /// Checks that CSG is the current stage, that NSG (with T) is a later one, and that T and C are
+    /// not set together.
     fn check_stages(&mut self, flags: u8) -> Result<(), Refusal> {
         let current = Stage::parse(flags >> CSG_SHIFT)?;
         if current == Stage::FullFeature || *self.stage.get_or_insert(current) != current {
@@ -313,7 +314,7 @@ impl Login {
         Ok(())
     }
 
-    /// Answers the text that is whole now.
+    /// Answers a complete text.
     fn respond(&mut self) -> Result<Step, Refusal> {
         let grant = self.grant.clone().expect("asked after the first request");
         let stage = self.stage.expect("set by the first request");
@@ -334,7 +335,7 @@ impl Login {
         Ok(self.finish(stage, &grant, out))
     }
 
-    /// Goes to the next stage if the initiator wants to and may.
+    /// Enters the next stage if the initiator requests it and the authentication permits it.
     fn finish(&mut self, stage: Stage, grant: &Grant, out: TextWriter) -> Step {
         let mut response = Response {
             flags: (stage as u8) << CSG_SHIFT,
@@ -355,7 +356,7 @@ impl Login {
     }
 }
 
-/// Why the owner does not admit somebody, for its log.
+/// Explanation of the owner's refusal, for the log.
 fn not_admitted(status: LoginStatus) -> &'static str {
     match status {
         LoginStatus::FORBIDDEN => "this initiator is not among those that may log in",
@@ -379,9 +380,10 @@ fn moved(permanently: bool, address: &str) -> Refusal {
     }
 }
 
-/// The version of the protocol: there is one.
+/// The only version of the protocol.
 const VERSION: u8 = 0;
-/// A login of CHAP has four or five requests; text that goes on adds some.
+/// Maximum number of requests. A login with CHAP has four or five. Text in several parts needs
+/// more.
 const REQUESTS_MAX: u8 = 32;
 const CSG_SHIFT: u8 = 2;
 const CSG_MASK: u8 = 3 << CSG_SHIFT;

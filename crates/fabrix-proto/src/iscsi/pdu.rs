@@ -1,9 +1,8 @@
-//! The PDUs of iSCSI: what every one begins with, the opcodes, additional header segments, and
-//! where padding and digests lie.
+//! PDUs of iSCSI: the common header, opcodes, additional header segments, padding and digests.
 //!
-//! Layout only, with the small calculations that follow from it. What a PDU may follow, and what is
-//! done with it, stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the
-//! layouts of the two directions, `outcome.rs` what responses can say.
+//! Layout only, with the small calculations that follow from it. `login.rs` and `target.rs` process
+//! the PDUs. `request.rs` and `response.rs` have the layouts of the two directions, `outcome.rs`
+//! the values in responses.
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
@@ -83,7 +82,7 @@ use crate::codec::{Reader, Truncated, round_up};
 
 wire! {
     /// The kind of a PDU, without the bit for immediate delivery. Open: a peer may send any value.
-    ///
+    /// Opcode of a PDU, without the bit for immediate delivery. Open: a peer may send any value.
     /// Source: RFC 7143, section 11.2.1.2.
     pub struct Opcode(pub u8);
 }
@@ -103,7 +102,7 @@ impl Opcode {
     pub const DATA_OUT: Self = Self(0x05);
     /// Logout Request.
     pub const LOGOUT_REQUEST: Self = Self(0x06);
-    /// SNACK Request: say something again.
+    /// SNACK Request: request to send PDUs again.
     pub const SNACK_REQUEST: Self = Self(0x10);
     /// NOP-In: a ping, or the answer to one.
     pub const NOP_IN: Self = Self(0x20);
@@ -119,35 +118,35 @@ impl Opcode {
     pub const DATA_IN: Self = Self(0x25);
     /// Logout Response.
     pub const LOGOUT_RESPONSE: Self = Self(0x26);
-    /// Ready To Transfer: the target asks for a piece of a write's data.
+    /// Ready To Transfer: the target requests a piece of a write's data.
     pub const READY_TO_TRANSFER: Self = Self(0x31);
     /// Asynchronous Message.
     pub const ASYNC_MESSAGE: Self = Self(0x32);
     /// Reject.
     pub const REJECT: Self = Self(0x3F);
 
-    /// The kind in the first byte of a PDU.
+    /// The opcode in the first byte of a PDU.
     #[must_use]
     pub const fn of(first_byte: u8) -> Self {
         Self(first_byte & 0x3F)
     }
 }
 
-/// I: bit of the first byte, "deliver at once": the request does not take a CmdSN.
+/// I: bit of the first byte. Immediate delivery: the request consumes no CmdSN.
 pub const IMMEDIATE: u8 = 0x40;
-/// F: bit of the second byte, the last PDU of a sequence.
+/// F: bit of the second byte. Last PDU of a sequence.
 pub const FINAL: u8 = 0x80;
-/// C: bit of the second byte of Login and Text PDUs, the text goes on in the next PDU.
+/// C: bit of the second byte of Login and Text PDUs. The text continues in the next PDU.
 pub const CONTINUE: u8 = 0x40;
-/// The tag that names nothing.
+/// Reserved tag that identifies no task.
 pub const NO_TAG: u32 = u32::MAX;
-/// The length of a basic header segment, in bytes.
+/// Length of a basic header segment in bytes.
 pub const BHS_BYTES: usize = 48;
-/// The length of a digest, in bytes.
+/// Length of a digest in bytes.
 pub const DIGEST_BYTES: usize = 4;
-/// Data segments are padded to a multiple of this, in bytes.
+/// Data segments are padded to a multiple of this many bytes.
 pub const PADDING_UNIT: usize = 4;
-/// DataSegmentLength has 24 bits.
+/// Maximum DataSegmentLength in bytes. The field has 24 bits.
 pub const DATA_SEGMENT_MAX: u32 = (1 << 24) - 1;
 
 wire! {
@@ -156,8 +155,8 @@ wire! {
 }
 
 impl U24 {
-    /// The number for the wire; what does not fit is our own mistake, and the largest that does is
-    /// taken.
+    /// The number for the wire. A larger value is a bug of the caller, and becomes the largest
+    /// possible number.
     #[must_use]
     pub fn new(value: u32) -> Self {
         debug_assert!(value <= DATA_SEGMENT_MAX);
@@ -165,7 +164,7 @@ impl U24 {
         Self([high, middle, low])
     }
 
-    /// The number.
+    /// The value.
     #[must_use]
     pub const fn get(self) -> u32 {
         u32::from_be_bytes([0, self.0[0], self.0[1], self.0[2]])
@@ -173,14 +172,13 @@ impl U24 {
 }
 
 wire! {
-    /// A logical unit number as SAM writes it, in 8 bytes; what it addresses is the adapter's
-    /// business.
+    /// A logical unit number in SAM's 8-byte format. The owner of the connection maps it to a disk.
     #[derive(Default)]
     pub struct Lun(pub [u8; 8]);
 }
 
 impl Lun {
-    /// The logical unit `number` in the peripheral or flat space addressing method; at most 16383.
+    /// LUN of logical unit `number` (at most 16383) in peripheral or flat space addressing.
     #[must_use]
     pub fn flat(number: u16) -> Self {
         let [high, low] = number.to_be_bytes();
@@ -190,27 +188,27 @@ impl Lun {
 }
 
 wire! {
-    /// What every PDU begins with (BHS), where the kinds do not differ.
+    /// Basic header segment (BHS), as far as all opcodes share it.
     ///
     /// 48 bytes, big-endian.
     /// Source: RFC 7143, section 11.2.1.
     pub struct BasicHeader: BHS_BYTES bytes {
         /// I and the opcode.
         pub opcode: u8,
-        /// F and what the kind adds.
+        /// F and the flags of the opcode.
         pub flags: u8,
         specific: [u8; 2],
         /// TotalAHSLength: additional header segments, in units of 4 bytes.
         pub ahs_words @ 4: u8,
         /// DataSegmentLength: the data without padding and digest, in bytes.
         pub data_bytes @ 5: U24,
-        /// LUN, or what the kind has there.
+        /// LUN, or a field of the opcode.
         pub lun @ 8: Lun,
         /// Initiator Task Tag (ITT).
         pub itt @ 16: U32,
-        /// Target Transfer Tag (TTT), or what the kind has there.
+        /// Target Transfer Tag (TTT), or a field of the opcode.
         pub ttt: U32,
-        /// CmdSN; DataOut and SNACK have none.
+        /// CmdSN, absent in Data-Out and SNACK.
         pub cmd_sn @ 24: U32,
         /// ExpStatSN.
         pub exp_stat_sn: U32,
@@ -219,13 +217,13 @@ wire! {
 }
 
 impl BasicHeader {
-    /// Which kind of PDU it is.
+    /// Opcode of the PDU.
     #[must_use]
     pub const fn kind(&self) -> Opcode {
         Opcode::of(self.opcode)
     }
 
-    /// I: it does not take a CmdSN.
+    /// I: the PDU consumes no CmdSN.
     #[must_use]
     pub const fn is_immediate(&self) -> bool {
         self.opcode & IMMEDIATE != 0
@@ -237,20 +235,20 @@ impl BasicHeader {
         self.flags & FINAL != 0
     }
 
-    /// The additional header segments, in bytes; at most 1020.
+    /// Length of the additional header segments in bytes, at most 1020.
     #[must_use]
     pub fn ahs_bytes(&self) -> usize {
         usize::from(self.ahs_words) * 4
     }
 
-    /// The data segment without padding, in bytes.
+    /// Length of the data segment without padding, in bytes.
     #[must_use]
     pub const fn segment_bytes(&self) -> usize {
         self.data_bytes.get() as usize
     }
 }
 
-/// Bytes of padding behind a data segment.
+/// Number of bytes of padding behind a data segment.
 ///
 /// Source: RFC 7143, section 11.1 "iSCSI PDU Length and Padding".
 #[must_use]
@@ -258,7 +256,7 @@ pub fn padding(data_bytes: usize) -> usize {
     round_up(data_bytes, PADDING_UNIT).map_or(0, |end| end - data_bytes)
 }
 
-/// Which digests a connection uses, once it is in its full-feature phase.
+/// Digests of a connection in its full-feature phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     /// CRC32C over BHS and AHS.
@@ -268,20 +266,20 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// What is computed over the data of a PDU.
+    /// Computation over the data of a PDU.
     #[must_use]
     pub const fn pass(self) -> Pass {
         Pass::of_digest(self.data)
     }
 
-    /// What the header digest adds to a PDU, in bytes.
+    /// Length of the header digest in bytes, or zero without one.
     #[must_use]
     pub const fn header_bytes(self) -> usize {
         if self.header { DIGEST_BYTES } else { 0 }
     }
 
-    /// What follows a data segment of `data_bytes`: padding and digest, in bytes. Nothing follows
-    /// no data.
+    /// Length in bytes of padding and digest behind a data segment of `data_bytes`. Zero for an
+    /// empty segment.
     #[must_use]
     pub fn trailer_bytes(self, data_bytes: usize) -> usize {
         let digest = if self.data { DIGEST_BYTES } else { 0 };
@@ -297,19 +295,19 @@ impl Digests {
 /// Source: RFC 7143, section 11.2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdditionalHeader<'a> {
-    /// The CDB from its 17th byte on, with its padding.
+    /// The CDB from its 17th byte on, including its padding.
     ExtendedCdb(&'a [u8]),
     /// The Expected Bidirectional Read Data Length.
     BidirectionalRead(u32),
-    /// Another type.
+    /// A segment of another type.
     Unknown(u8),
 }
 
 impl<'a> AdditionalHeader<'a> {
-    /// The next segment of the list that `reader` stands in.
+    /// Reads the next segment of the list.
     ///
     /// # Errors
-    /// [`Truncated`] when a segment is longer than the list, or too short for its type.
+    /// [`Truncated`] if a segment is longer than the list, or too short for its type.
     pub fn read(reader: &mut Reader<'a>) -> Result<Self, Truncated> {
         let length = usize::from(u16::from_be_bytes(reader.array()?));
         let kind = reader.u8()?;
@@ -324,7 +322,7 @@ impl<'a> AdditionalHeader<'a> {
     }
 }
 
-/// AHSLength does not count itself and AHSType, in bytes.
+/// Length of AHSLength and AHSType in bytes. AHSLength does not count them.
 const AHS_FIXED_BYTES: usize = 3;
 
 #[cfg(test)]

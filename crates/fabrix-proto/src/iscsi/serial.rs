@@ -1,6 +1,6 @@
-//! Sequence numbers: 32 bits that wrap, and the window of commands that a session may send.
+//! Sequence numbers of 32 bits that wrap, and the window of commands that a session may send.
 //!
-//! Knows CmdSN, ExpCmdSN and MaxCmdSN; does not know any PDU.
+//! This file knows CmdSN, ExpCmdSN and MaxCmdSN, and no PDUs.
 //!
 //! Source: RFC 7143, sections 4.2.2.1 "Command Numbering and Acknowledging" and 3.1 (serial number
 //! arithmetic of RFC 1982).
@@ -11,21 +11,21 @@ pub const fn precedes(left: u32, right: u32) -> bool {
     left != right && right.wrapping_sub(left) < 1 << 31
 }
 
-/// Where a CmdSN stands to the window.
+/// Position of a CmdSN relative to the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowPosition {
-    /// It is the next: deliver.
+    /// The next expected number. The command is accepted.
     Next,
-    /// It is in the window, but others are missing before it.
+    /// In the window, but earlier numbers are missing.
     Gap,
-    /// It is outside the window: ignore, silently.
+    /// Outside the window. The command is silently ignored.
     Outside,
 }
 
-/// The commands that the initiator may send: from ExpCmdSN to MaxCmdSN.
+/// Window of commands that the initiator may send: from ExpCmdSN to MaxCmdSN.
 ///
-/// MaxCmdSN grows when a command ends rather than when it arrives, so that the window also bounds
-/// the commands in progress; it never goes back.
+/// MaxCmdSN grows when a command ends, and not when it arrives. The window therefore limits the
+/// commands in progress too. MaxCmdSN never decreases.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     exp_cmd_sn: u32,
@@ -34,7 +34,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window of `depth` commands that begins with `cmd_sn`; at least one.
+    /// A window of `depth` commands, at least one, that begins with `cmd_sn`.
     #[must_use]
     pub const fn new(cmd_sn: u32, depth: u16) -> Self {
         Self {
@@ -44,20 +44,20 @@ impl Window {
         }
     }
 
-    /// ExpCmdSN: the next one that is expected.
+    /// ExpCmdSN: next expected number.
     #[must_use]
     pub const fn exp_cmd_sn(&self) -> u32 {
         self.exp_cmd_sn
     }
 
-    /// MaxCmdSN: the last one that is accepted. One before ExpCmdSN when the window is closed.
+    /// MaxCmdSN: last accepted number. One less than ExpCmdSN when the window is closed.
     #[must_use]
     pub const fn max_cmd_sn(&self) -> u32 {
         let open = self.depth.saturating_sub(self.in_progress);
         self.exp_cmd_sn.wrapping_add(open).wrapping_sub(1)
     }
 
-    /// Where `cmd_sn` stands.
+    /// Position of `cmd_sn` relative to the window.
     #[must_use]
     pub const fn place(&self, cmd_sn: u32) -> WindowPosition {
         if precedes(cmd_sn, self.exp_cmd_sn) || precedes(self.max_cmd_sn(), cmd_sn) {
@@ -69,13 +69,13 @@ impl Window {
         }
     }
 
-    /// A command that was the next is in progress now.
+    /// Counts the command with the next number as in progress.
     pub const fn enter(&mut self) {
         self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);
         self.in_progress += 1;
     }
 
-    /// A command that had entered has ended.
+    /// Counts the end of a command in progress.
     pub const fn leave(&mut self) {
         debug_assert!(self.in_progress > 0);
         self.in_progress = self.in_progress.saturating_sub(1);

@@ -1,8 +1,8 @@
 //! PDUs on a byte stream: basic header, additional headers, digests, padding and data segments.
 //!
-//! [`Tcp`] is a machine that reads PDUs out of bytes for an [`Endpoint`], either side's.
-//! [`TcpFraming`] writes what the endpoint sends. Neither knows what a PDU means, but for the data
-//! of reads: they leave as Data-In PDUs.
+//! [`Tcp`] is a machine that reads PDUs from a byte stream for an [`Endpoint`] of either side.
+//! [`TcpFraming`] writes the endpoint's PDUs. Neither interprets PDUs, except for the data of
+//! reads, which [`TcpFraming`] splits into Data-In PDUs.
 //!
 //! Source: RFC 7143, sections 11.1, 11.2, 11.7 and 13.1.
 
@@ -21,29 +21,29 @@ pub struct Tcp<E> {
     endpoint: E,
     crc32c: Crc32c,
     reading: Reading,
-    /// Start of a header of which not all had arrived.
+    /// Basic header segment of a header that has not arrived completely.
     bhs: [u8; BHS_BYTES],
 }
 
-/// What the next bytes are.
+/// Meaning of the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     /// A basic header segment.
     Basic,
     /// Additional header segments and the header digest, behind `bhs`.
     Additional { bytes: usize },
-    /// A data segment that the endpoint takes whole: `data` bytes, then padding and digest.
+    /// A data segment that the endpoint processes whole: `data` bytes, then padding and digest.
     Whole { data: usize, bytes: usize },
-    /// Data that goes to a slot.
+    /// Data for a slot.
     Kept(Piece),
-    /// A data segment that is read over; a task may wait for its end.
+    /// A data segment to skip. A task may wait for its end.
     Skipped { bytes: usize, piece: Option<Piece> },
-    /// Nothing: a header differed from its digest.
+    /// None: a header differed from its digest.
     Closed,
 }
 
 impl<E: Endpoint> Tcp<E> {
-    /// A connection on which no byte has passed.
+    /// A connection without traffic.
     #[must_use]
     pub const fn new(endpoint: E, crc32c: Crc32c) -> Self {
         Self {
@@ -54,13 +54,13 @@ impl<E: Endpoint> Tcp<E> {
         }
     }
 
-    /// The endpoint, to ask it.
+    /// The endpoint, for queries.
     #[must_use]
     pub const fn endpoint(&self) -> &E {
         &self.endpoint
     }
 
-    /// The endpoint, to call what sends nothing.
+    /// The endpoint, for calls that send nothing.
     #[must_use]
     pub const fn endpoint_mut(&mut self) -> &mut E {
         &mut self.endpoint
@@ -77,7 +77,7 @@ impl<E: Endpoint> Tcp<E> {
         (&mut self.endpoint, framing)
     }
 
-    /// Reads a PDU's header in one piece when all of it is there, as nearly always.
+    /// Reads a PDU's header in one piece if all of it has arrived, as in nearly all cases.
     #[inline(always)]
     fn basic_header<S: Sink>(
         &mut self,
@@ -99,7 +99,7 @@ impl<E: Endpoint> Tcp<E> {
         Ok(Consumed { bytes: end, event })
     }
 
-    /// Length of what belongs to a header behind its basic segment: additional segments, digest.
+    /// Length of a header behind its basic segment: additional segments and digest.
     fn additional_bytes(&self, bhs: &[u8; BHS_BYTES]) -> usize {
         let segments = match self.endpoint.takes_additional_headers() {
             true => basic(bhs).ahs_bytes(),
@@ -108,7 +108,7 @@ impl<E: Endpoint> Tcp<E> {
         segments + self.endpoint.digests().header_bytes()
     }
 
-    /// The rest of a header whose start was kept.
+    /// Processes the rest of a header whose basic segment was kept.
     fn additional<S: Sink>(
         &mut self,
         rest: &[u8],
@@ -121,7 +121,7 @@ impl<E: Endpoint> Tcp<E> {
         self.whole_header(&whole[..end], out)
     }
 
-    /// A header, with its digest. The digest holds before anything in the header is believed.
+    /// Processes a complete header. Checks its digest before anything else.
     fn whole_header<S: Sink>(
         &mut self,
         whole: &[u8],
@@ -141,7 +141,7 @@ impl<E: Endpoint> Tcp<E> {
         Ok(received.event)
     }
 
-    /// A data segment that the endpoint takes whole, with padding and digest.
+    /// Processes a data segment that the endpoint needs whole, with padding and digest.
     fn whole_segment<S: Sink>(
         &mut self,
         (data, arrived): (usize, &[u8]),
@@ -154,7 +154,7 @@ impl<E: Endpoint> Tcp<E> {
         endpoint.segment(&padded[..data], intact, &mut framing)
     }
 
-    /// So many bytes were read over, of so many.
+    /// Counts `bytes` skipped bytes of a segment with `of` remaining bytes.
     fn skipped<S: Sink>(
         &mut self,
         (bytes, of): (usize, usize),
@@ -172,7 +172,7 @@ impl<E: Endpoint> Tcp<E> {
     }
 }
 
-/// What is read behind a header whose data segment has so many bytes.
+/// State behind a header with a data segment of `data` bytes.
 fn reading(segment: Segment, data: usize, digests: Digests) -> Reading {
     let piece = match segment {
         Segment::Kept(piece) => return Reading::Kept(piece),
@@ -304,7 +304,8 @@ impl<S: Sink> Framing for TcpFraming<S> {
         false
     }
 
-    /// Data-In PDUs as long as the initiator takes, in sequences as long as was agreed.
+    /// Splits the data into Data-In PDUs of at most the initiator's MaxRecvDataSegmentLength, in
+    /// sequences of at most MaxBurstLength.
     ///
     /// Source: RFC 7143, section 11.7.
     #[inline(always)]
@@ -337,8 +338,8 @@ impl<S: Sink> Framing for TcpFraming<S> {
     }
 }
 
-/// The longest additional header segments, and the header digest: TotalAHSLength has 8 bits and
-/// counts words.
+/// Maximum length in bytes of additional header segments (TotalAHSLength has 8 bits and counts
+/// words) and the header digest.
 const ADDITIONAL_BYTES_MAX: usize = 1020 + DIGEST_BYTES;
-/// Data that is read over is taken in pieces of at most so many bytes.
+/// Skipped data is received in pieces of at most this many bytes.
 const SKIP_BYTES: usize = 4096;

@@ -1,7 +1,7 @@
-//! Text: key=value pairs, read and written, with a bound on everything a peer can make long.
+//! Text: key=value pairs, read and written, with limits on all lengths that a peer chooses.
 //!
-//! Knows the form of pairs, numbers, lists and binary values; does not know any key. A text that
-//! goes on over several PDUs (the C bit) is gathered in a [`TextBuffer`].
+//! This file knows the form of pairs, numbers, lists and binary values. Keys are unknown here. A
+//! [`TextBuffer`] collects a text of several PDUs (the C bit).
 //!
 //! Source: RFC 7143, section 6.1 "Text Format", section 6.2 "Text Mode Negotiation".
 
@@ -12,38 +12,38 @@ use core::fmt::{self, Write};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The most bytes of a key's name.
+/// Maximum length of a key's name in bytes.
 pub const KEY_BYTES_MAX: usize = 63;
-/// The most bytes of a value; binary values of CHAP are the longest, 1024 bytes in hexadecimal.
+/// Maximum length of a value in bytes: the longest are CHAP's 1024 bytes in hexadecimal.
 pub const VALUE_BYTES_MAX: usize = 2 * 1024 + 2;
-/// The most pairs of one text.
+/// Maximum number of pairs in one text.
 pub const PAIRS_MAX: usize = 64;
-/// The most bytes of one text, over all its PDUs.
+/// Maximum length of one text in bytes, over all its PDUs.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
-/// The most PDUs of one text.
+/// Maximum number of PDUs of one text.
 pub const TEXT_PDUS_MAX: u8 = 16;
-/// The most entries of a list that are looked at.
+/// Maximum number of entries that are read of a list.
 const LIST_MAX: usize = 32;
 
-/// How a text breaks the form.
+/// Error in the form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextError {
     /// The last pair does not end with a zero byte.
     NotTerminated,
     /// A pair without `=`.
     NoEqualsSign,
-    /// A key of no or more than 63 bytes, or one with bytes that keys do not have.
+    /// A key that is empty, longer than 63 bytes, or has bytes that are not graphic ASCII.
     Key,
-    /// A value longer than any may be, or one with control characters.
+    /// A value that is too long, or has control characters.
     Value,
-    /// More pairs than one text may have.
+    /// Too many pairs.
     TooManyPairs,
-    /// More bytes, or more PDUs, than one text may have.
+    /// Too many bytes or PDUs.
     TooLong,
 }
 
 impl TextError {
-    /// What was wrong, for the log.
+    /// Explanation for the log.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -70,11 +70,11 @@ impl core::error::Error for TextError {}
 pub struct Pair<'a> {
     /// The key: 1 to 63 graphic bytes.
     pub key: &'a str,
-    /// The value: at most [`VALUE_BYTES_MAX`] bytes, none a control character; may be empty.
+    /// The value: at most [`VALUE_BYTES_MAX`] bytes without control characters. May be empty.
     pub value: &'a str,
 }
 
-/// The pairs of a whole text, in order. Empty strings between zero bytes are skipped: some
+/// Iterator over the pairs of a complete text. Empty strings between zero bytes are skipped: some
 /// initiators pad with them.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
@@ -82,13 +82,13 @@ pub struct Pairs<'a> {
     left: usize,
 }
 
-/// The pairs of `text`, at most [`PAIRS_MAX`]; ends after the first error.
+/// The pairs of `text`, at most [`PAIRS_MAX`]. The iterator ends after the first error.
 #[must_use]
 pub const fn pairs(text: &[u8]) -> Pairs<'_> {
     pairs_of(text, PAIRS_MAX)
 }
 
-/// The pairs of `text`, at most `most`; ends after the first error.
+/// The pairs of `text`, at most `most`. The iterator ends after the first error.
 #[must_use]
 pub const fn pairs_of(text: &[u8], most: usize) -> Pairs<'_> {
     Pairs {
@@ -135,7 +135,7 @@ fn parse_pair(bytes: &[u8]) -> Result<Pair<'_>, TextError> {
     })
 }
 
-/// A text on its way in, perhaps over several PDUs.
+/// A received text, perhaps incomplete.
 #[derive(Clone, Debug)]
 pub struct TextBuffer {
     bytes: Vec<u8>,
@@ -152,8 +152,8 @@ impl Default for TextBuffer {
 }
 
 impl TextBuffer {
-    /// A buffer for texts of so many bytes and PDUs; the default takes [`TEXT_BYTES_MAX`] and
-    /// [`TEXT_PDUS_MAX`].
+    /// A buffer for texts of at most this many bytes and PDUs. The default has the limits
+    /// [`TEXT_BYTES_MAX`] and [`TEXT_PDUS_MAX`].
     #[must_use]
     pub const fn with_limits(bytes_max: usize, pdus_max: u8) -> Self {
         Self {
@@ -165,10 +165,10 @@ impl TextBuffer {
         }
     }
 
-    /// Takes the data segment of one PDU; `continues` is its C bit. True when the text is whole.
+    /// Adds the data segment of one PDU. `continues` is its C bit. True when the text is complete.
     ///
     /// # Errors
-    /// [`TextError::TooLong`] when the text has more bytes or PDUs than are taken.
+    /// [`TextError::TooLong`] if the text exceeds one of the limits.
     pub fn push(&mut self, segment: &[u8], continues: bool) -> Result<bool, TextError> {
         if self.whole {
             self.clear();
@@ -182,19 +182,19 @@ impl TextBuffer {
         Ok(self.whole)
     }
 
-    /// What has come so far.
+    /// Text received so far.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets all of it.
+    /// Discards the text.
     pub fn clear(&mut self) {
         *self = Self::with_limits(self.bytes_max, self.pdus_max);
     }
 }
 
-/// A text on its way out.
+/// A text to send.
 #[derive(Clone, Debug, Default)]
 pub struct TextWriter {
     text: String,
@@ -208,7 +208,7 @@ impl TextWriter {
         let _ = write!(self.text, "{key}={value}\0");
     }
 
-    /// The text: each pair ends with a zero byte.
+    /// Bytes of the text. Each pair ends with a zero byte.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.text.into_bytes()
@@ -224,14 +224,14 @@ pub fn number(value: &str) -> Option<u32> {
         [b'0', b'x' | b'X', ..] => (&value[2..], 16),
         _ => (value, 10),
     };
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     let all_digits = digits.chars().all(|digit| digit.is_digit(radix));
     (all_digits && digits.len() <= NUMBER_DIGITS_MAX)
         .then(|| u32::from_str_radix(digits, radix).ok())
         .flatten()
 }
 
-/// `Yes` or `No`, and nothing else.
+/// Parses exactly `Yes` or `No`.
 #[must_use]
 pub fn boolean(value: &str) -> Option<bool> {
     match value {
@@ -247,8 +247,7 @@ pub const fn yes_no(value: bool) -> &'static str {
     if value { "Yes" } else { "No" }
 }
 
-/// The entries of a list, in the order of the sender's preference; what is beyond the 32nd is not
-/// looked at.
+/// The first 32 entries of a list, in the order of the sender's preference. The rest is ignored.
 pub fn list(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').take(LIST_MAX)
 }

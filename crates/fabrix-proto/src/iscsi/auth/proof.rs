@@ -1,7 +1,7 @@
-//! The initiator's half of CHAP: what it proves to a target, and what it wants proved.
+//! Initiator side of CHAP: its proof to a target, and the proof that it requires.
 //!
-//! The mirror of [`ChapPolicy`](super::ChapPolicy), with the same rules: no secret for both
-//! directions, and no answer to a challenge of our own.
+//! The mirror of [`ChapPolicy`](super::ChapPolicy), with the same rules: different secrets for both
+//! directions, and no answer to a reflected challenge.
 //!
 //! Source: RFC 7143, sections 9.2.1 and 12.1.3.
 
@@ -9,7 +9,7 @@ use super::{
     Algorithm, AuthError, Challenge, Credentials, PEER_CHALLENGE_BYTES_MAX, PolicyError, Response,
 };
 
-/// What an initiator proves in one login, and what the target must prove in turn.
+/// The initiator's proof in one login, and the proof that the target must give.
 #[derive(Clone, Debug)]
 pub struct ChapProof {
     initiator: Credentials,
@@ -17,10 +17,10 @@ pub struct ChapProof {
 }
 
 impl ChapProof {
-    /// The algorithms that are offered, in this order.
+    /// The offered algorithms, in this order.
     ///
-    /// SHA-256 stands last, because stgt takes its number for SHA1: a target that has only this one
-    /// gets it all the same, and stgt chooses MD5.
+    /// SHA-256 is last, because stgt mistakes its number for SHA1. With this order, stgt chooses
+    /// MD5, and targets that support only SHA-256 still find it in the list.
     pub const OFFER: [Algorithm; 4] = [
         Algorithm::Sha3,
         Algorithm::Sha1,
@@ -28,10 +28,10 @@ impl ChapProof {
         Algorithm::Sha256,
     ];
 
-    /// `target` holds what the target must prove (mutual CHAP), and the challenge it gets.
+    /// `target` has the target's credentials and the challenge for it (mutual CHAP).
     ///
     /// # Errors
-    /// [`PolicyError::SameSecret`] when both directions have one secret (RFC 7143, section 9.2.1).
+    /// [`PolicyError::SameSecret`] if both directions have one secret (RFC 7143, section 9.2.1).
     pub fn new(
         initiator: Credentials,
         target: Option<(Credentials, Challenge)>,
@@ -45,23 +45,23 @@ impl ChapProof {
         Ok(Self { initiator, target })
     }
 
-    /// Whether the target has something to prove.
+    /// Whether the target must prove its identity.
     #[must_use]
     pub const fn is_mutual(&self) -> bool {
         self.target.is_some()
     }
 
-    /// Our challenge to the target, if it has something to prove.
+    /// The challenge to the target in mutual CHAP.
     #[must_use]
     pub fn challenge(&self) -> Option<&Challenge> {
         self.target.as_ref().map(|(_, challenge)| challenge)
     }
 
-    /// Our name and answer to the target's challenge.
+    /// The initiator's name and its answer to the target's challenge.
     ///
     /// # Errors
-    /// [`AuthError::Reflected`] for a challenge that is our own; [`AuthError::ChallengeLength`] for
-    /// an empty one or one above 1024 bytes.
+    /// [`AuthError::Reflected`] if the challenge is the initiator's own.
+    /// [`AuthError::ChallengeLength`] if it is empty or longer than 1024 bytes.
     pub fn answer(
         &self,
         algorithm: Algorithm,
@@ -81,11 +81,10 @@ impl ChapProof {
         Ok((&self.initiator.name, response))
     }
 
-    /// Whether the target has proved who it is. Name and response are both looked at, whichever is
-    /// wrong.
+    /// Verifies the target's proof. Compares both name and response, even if one is wrong.
     ///
     /// # Errors
-    /// What it did wrong; [`AuthError::NotMutual`] when it has nothing to prove.
+    /// The wrong part, or [`AuthError::NotMutual`] if the target needs no proof.
     pub fn verify(
         &self,
         algorithm: Algorithm,

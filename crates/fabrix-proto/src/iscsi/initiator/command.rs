@@ -65,7 +65,7 @@ impl Initiator {
         true
     }
 
-    /// Lengths of a write's immediate data, and of all its unsolicited data with the immediate part.
+    /// Lengths of a write's immediate data, and of all unsolicited data with the immediate data.
     fn unasked_bytes(&self, bytes: u32) -> (u32, u32) {
         let agreed = &self.parameters;
         let first_burst = bytes.min(agreed.first_burst_bytes);

@@ -215,8 +215,8 @@ impl Initiator {
         Ok(Some(Event::LoggedOut))
     }
 
-    /// Reports an Asynchronous Message. Events without consequences for the initiator (0, 4 and those
-    /// of vendors) are ignored.
+    /// Reports an Asynchronous Message. Events without consequences for the initiator (0, 4 and
+    /// those of vendors) are ignored.
     fn async_message(&mut self) -> Option<Event> {
         let header: AsyncMessage = self.header_as();
         self.acknowledge();

@@ -1,9 +1,8 @@
-//! The initiator's side of a login: stage by stage, request by request, until there is a session or
-//! a reason why not.
+//! Initiator side of a login. Requests go out stage by stage until the session begins or fails.
 //!
-//! It knows what is to be said when, and checks every answer against what was said; the numbers of
-//! the PDUs are the machine's. `login/offer.rs` is the negotiation, `login/security.rs` the
-//! authentication.
+//! This file decides the content of requests and checks every response against the last request.
+//! The machine sets the sequence numbers of the PDUs. `login/offer.rs` is the negotiation,
+//! `login/security.rs` the authentication.
 //!
 //! Source: RFC 7143, section 6.3 "Login Phase", sections 11.12 and 11.13.
 
@@ -25,39 +24,39 @@ use crate::iscsi::keys::{Key, Parameters, Purpose};
 use crate::iscsi::pdu::{CONTINUE, FINAL, LoginResponse, LoginStatus};
 use crate::iscsi::text::{Pair, TextBuffer, TextWriter, pairs};
 
-/// Who logs in, and where.
+/// Names, session and authentication of a login.
 #[derive(Clone, Debug)]
 pub struct LoginConfig {
-    /// Our name.
+    /// Name of the initiator.
     pub initiator: Box<str>,
-    /// The target's name; none asks for a discovery session.
+    /// Name of the target, or `None` for a discovery session.
     pub target: Option<Box<str>>,
-    /// ISID: tells this session from others of the same initiator. The same one again ends the
-    /// session before.
+    /// ISID: distinguishes this session from others of the same initiator. A login with the ISID of
+    /// an older session ends that session.
     pub isid: [u8; 6],
-    /// What is proved to a target that asks for it, and what it must prove.
+    /// CHAP credentials for a target that requires them, and the proof that the target must give.
     pub auth: Option<Box<ChapProof>>,
-    /// Whether headers are to have digests; a target that insists on them gets them anyway.
+    /// Whether to request header digests. A target that insists on them gets them anyway.
     pub header_digest: bool,
-    /// Whether data is to have digests, likewise.
+    /// Whether to request data digests. A target that insists on them gets them anyway.
     pub data_digest: bool,
 }
 
-/// Why there is no session.
+/// Reason for a failed login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginFailure {
-    /// The target says no.
+    /// The target refuses the login.
     Refused(LoginStatus),
-    /// The target is elsewhere.
+    /// The target redirects the login to another portal.
     Moved {
-        /// For good, or for now.
+        /// True for a permanent redirection, false for a temporary one.
         permanently: bool,
-        /// Where it is.
+        /// Portal of the target.
         portal: DiscoveredPortal,
     },
-    /// The target has not proved who it is.
+    /// The target has not proved its identity.
     NotProved(AuthError),
-    /// The target does not use a digest that was asked for.
+    /// The target does not use a requested digest.
     NoDigest(Key),
     /// The target breaks the rules of the login.
     Broken(&'static str),
@@ -99,7 +98,7 @@ impl fmt::Display for LoginFailure {
     }
 }
 
-/// What a status means for whom it concerns.
+/// Explanation of a status, with a hint to the user.
 fn reason(status: LoginStatus) -> &'static str {
     match status {
         LoginStatus::AUTHENTICATION_FAILURE => {
@@ -115,7 +114,7 @@ fn reason(status: LoginStatus) -> &'static str {
         LoginStatus::TOO_MANY_CONNECTIONS => "it has too many connections",
         LoginStatus::MISSING_PARAMETER => "it misses a parameter",
         LoginStatus::SESSION_TYPE => "it has no sessions of this type",
-        // Linux's target says so of a name that it does not know, too.
+        // Linux's target also sends this status for an unknown target name.
         LoginStatus::UNAVAILABLE => {
             "it does not work at the moment, or has no target of this name; `fabrix discover` lists them"
         }
@@ -134,7 +133,7 @@ impl From<AuthError> for LoginFailure {
     }
 }
 
-/// The part of a Login Request that the login knows.
+/// Content of a Login Request, without its sequence numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     /// T, CSG and NSG.
@@ -143,7 +142,7 @@ pub(super) struct Request {
     pub(super) text: Vec<u8>,
 }
 
-/// What is to be done after a response.
+/// Next step after a response.
 pub(super) enum Next {
     /// Send this request.
     Say(Request),
@@ -160,7 +159,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// T, CSG and NSG of a request that wants to go on.
+    /// T, CSG and NSG of a request to enter the next stage.
     const fn transit(self) -> u8 {
         match self {
             Self::Security => FINAL | Self::Operational as u8,
@@ -169,17 +168,17 @@ impl Stage {
     }
 }
 
-/// The initiator's side of one login.
+/// Initiator side of one login.
 pub(super) struct Login {
     config: LoginConfig,
     stage: Stage,
-    /// Whether the last request wanted to go on.
+    /// Whether the last request asked for the next stage (T).
     asked: bool,
     security: Security,
     offer: Offer,
     parameters: Parameters,
     text: TextBuffer,
-    /// Which keys have been answered or declared, one bit each.
+    /// Keys that were answered or declared, one bit each.
     seen: u64,
     responses: u8,
 }
@@ -204,7 +203,7 @@ impl Login {
         }
     }
 
-    /// The first request: who we are, whom we mean, and how we can prove it.
+    /// The first request: both names, the session type, and the offered authentication methods.
     pub(super) fn first(&mut self) -> Request {
         let mut out = TextWriter::default();
         out.pair(Key::InitiatorName.name(), &self.config.initiator);
@@ -224,7 +223,7 @@ impl Login {
         self.say(self.config.auth.is_none(), out)
     }
 
-    /// A request of this stage; `on` asks for the next.
+    /// A request of this stage. `on` requests the next stage (T).
     fn say(&mut self, on: bool, text: TextWriter) -> Request {
         self.asked = on;
         Request {
@@ -237,7 +236,7 @@ impl Login {
         }
     }
 
-    /// Takes one response: its header and its data segment.
+    /// Processes one response: its header and its data segment.
     pub(super) fn response(
         &mut self,
         header: &LoginResponse,
@@ -271,7 +270,7 @@ impl Login {
         }
     }
 
-    /// The response is to our request, and goes where we wanted to go or nowhere.
+    /// Checks that the response matches the request, and enters the requested stage or none.
     fn check_header(&self, header: &LoginResponse) -> Result<(), LoginFailure> {
         let flags = header.flags;
         if header.version_active != VERSION || header.itt.get() != super::LOGIN_TAG {
@@ -291,7 +290,7 @@ impl Login {
         Ok(())
     }
 
-    /// Takes what can be taken in every stage; what must be answered goes to `out`.
+    /// Processes the keys of any stage, and writes the answers that they need to `out`.
     fn take_pairs(&mut self, text: &[u8], out: &mut TextWriter) -> Result<(), LoginFailure> {
         for pair in pairs(text) {
             let pair = pair.map_err(|error| LoginFailure::Broken(error.sentence()))?;
@@ -316,7 +315,7 @@ impl Login {
             Purpose::Operational | Purpose::Declared => {
                 self.offer.settle(key, pair.value, &mut self.parameters)
             }
-            // Those of the security stage are looked at there; the others are the target's own.
+            // The security stage reads its own keys later. The other keys need no answer.
             Purpose::Security | Purpose::Targets | Purpose::Leading | Purpose::FullFeature => {
                 Ok(())
             }
@@ -378,10 +377,10 @@ fn refusal(status: LoginStatus, segment: &[u8]) -> LoginFailure {
     }
 }
 
-/// The version of the protocol: there is one.
+/// The only version of the protocol.
 const VERSION: u8 = 0;
-/// A login of CHAP has five responses; text that goes on, or a target that takes its time, adds
-/// some.
+/// Maximum number of responses. A login with CHAP has five. Text in several parts, or a slow
+/// target, needs more.
 const RESPONSES_MAX: u8 = 32;
 const CSG_SHIFT: u8 = 2;
 const STAGE_MASK: u8 = 3;

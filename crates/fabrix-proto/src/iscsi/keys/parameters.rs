@@ -1,35 +1,34 @@
-//! What a session has agreed on, and what a target wishes of it.
+//! Parameters of a session, and the target's wishes in their negotiation.
 //!
-//! Values with the standard's names in their comments; how the one becomes the other stands in
-//! `keys.rs`.
+//! The comments give the standard's names. `keys.rs` turns wishes into parameters.
 
 #[cfg(doc)]
 use super::R2TS_MAX;
 use super::SEGMENT_BYTES_DEFAULT;
 use crate::iscsi::pdu::Digests;
 
-/// What two sides have agreed on; before that, the standard's defaults.
+/// Negotiated parameters. Before the negotiation: the standard's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// HeaderDigest and DataDigest.
     pub digests: Digests,
-    /// InitialR2T: no data of a write comes before an R2T, save immediate data.
+    /// InitialR2T: an R2T precedes all data of a write except immediate data.
     pub initial_r2t: bool,
     /// ImmediateData: data may come with a SCSI Command.
     pub immediate_data: bool,
-    /// MaxRecvDataSegmentLength of the initiator: the most data of one PDU of ours, in bytes.
+    /// MaxRecvDataSegmentLength of the initiator: maximum data of one PDU to it, in bytes.
     pub initiator_segment_bytes: u32,
-    /// MaxRecvDataSegmentLength of the target: the most data of one PDU of the initiator, in bytes.
+    /// MaxRecvDataSegmentLength of the target: maximum data of one PDU to it, in bytes.
     pub target_segment_bytes: u32,
-    /// MaxBurstLength: the most data of one sequence of Data-In, or one R2T, in bytes.
+    /// MaxBurstLength: maximum data of one sequence of Data-In, or of one R2T, in bytes.
     pub max_burst_bytes: u32,
-    /// FirstBurstLength: the most data of a write before its first R2T, in bytes.
+    /// FirstBurstLength: maximum data of a write before its first R2T, in bytes.
     pub first_burst_bytes: u32,
     /// DefaultTime2Wait, in seconds.
     pub time2wait_s: u16,
     /// DefaultTime2Retain, in seconds.
     pub time2retain_s: u16,
-    /// MaxOutstandingR2T: R2Ts of one command at once.
+    /// MaxOutstandingR2T: maximum number of outstanding R2Ts of one command.
     pub max_outstanding_r2t: u16,
 }
 
@@ -50,7 +49,7 @@ impl Default for Parameters {
     }
 }
 
-/// What the target wishes; what comes out is never more than this.
+/// Values that the target proposes. The result of the negotiation never exceeds them.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// Whether an initiator that wants header digests gets them.
@@ -61,13 +60,13 @@ pub struct Wishes {
     pub initial_r2t: bool,
     /// Whether data may come with a command.
     pub immediate_data: bool,
-    /// The most data of one PDU of the initiator, in bytes.
+    /// Maximum data of one PDU of the initiator, in bytes.
     pub segment_bytes: u32,
-    /// The most data of one sequence, in bytes.
+    /// Maximum data of one sequence, in bytes.
     pub max_burst_bytes: u32,
-    /// The most data of a write before its first R2T, in bytes.
+    /// Maximum data of a write before its first R2T, in bytes.
     pub first_burst_bytes: u32,
-    /// R2Ts of one command at once, at most [`R2TS_MAX`].
+    /// Maximum number of outstanding R2Ts of one command, at most [`R2TS_MAX`].
     pub max_outstanding_r2t: u16,
 }
 
@@ -86,13 +85,13 @@ impl Default for Wishes {
     }
 }
 
-/// Whether a digest is used.
+/// Use of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Never.
+    /// Never used.
     Refused,
-    /// Where the initiator prefers it.
+    /// Used if the initiator prefers it.
     Allowed,
-    /// Wherever the initiator offers it; who does not is refused the key.
+    /// Required. A list of the initiator without the digest is answered with Reject.
     Required,
 }

@@ -1,8 +1,8 @@
-//! The keys that we know: their names, and what each is for.
+//! The supported keys: names and purposes.
 //!
 //! Source: RFC 7143, section 13 "Login/Text Operational Text Keys".
 
-/// A key that we know.
+/// A supported key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are the standard's keys")]
@@ -44,20 +44,20 @@ pub enum Key {
     ChapR,
 }
 
-/// What a key is for, which decides when it may come.
+/// Purpose of a key, which decides when the key may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Agreed in the operational stage.
+    /// Negotiated in the operational stage.
     Operational,
-    /// Declared at any time, after the login too.
+    /// Declared at any time, including after the login.
     Declared,
-    /// Said once, in the first request.
+    /// Sent once, in the first request.
     Leading,
     /// Authentication.
     Security,
-    /// Asked after the login.
+    /// Requested after the login.
     FullFeature,
-    /// Said by targets only.
+    /// Sent only by targets.
     Targets,
 }
 
@@ -107,32 +107,32 @@ const KEYS: [(&str, Key, Purpose); 35] = {
 };
 
 impl Key {
-    /// The key of this name, if we know it.
+    /// The key of this name, if it is supported.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let row = KEYS.iter().find(|(known, _, _)| *known == name)?;
         Some(row.1)
     }
 
-    /// Its name on the wire.
+    /// Name of the key on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         KEYS[self as usize].0
     }
 
-    /// What it is for.
+    /// Purpose of the key.
     #[must_use]
     pub const fn purpose(self) -> Purpose {
         KEYS[self as usize].2
     }
 
-    /// One bit of its own, to remember which keys have come.
+    /// Bit of the key in a set of keys.
     #[must_use]
     pub const fn bit(self) -> u64 {
         1 << self as u8
     }
 
-    /// Whether it has a meaning in a discovery session.
+    /// Whether the key has a meaning in a discovery session.
     ///
     /// Source: RFC 7143, section 13: the keys without "Irrelevant when: SessionType=Discovery".
     pub(super) const fn concerns_discovery(self) -> bool {

@@ -1,6 +1,7 @@
-//! Who wants to log in, as the first request says it.
+//! The first request of a login: names, session type and identity.
 //!
-//! Knows which keys must be there and what a name may be; does not know who may log in.
+//! This file checks the required keys and the form of names. The owner of the connection decides
+//! which initiators may log in.
 //!
 //! Source: RFC 7143, sections 6.3 and 4.2.7 "Names"; RFC 3722.
 
@@ -10,26 +11,26 @@ use super::Refusal;
 use crate::iscsi::pdu::{LoginRequest, LoginStatus};
 use crate::iscsi::text::pairs;
 
-/// Who wants what: the names and the identity of the session.
+/// Names and identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leading {
-    /// InitiatorName, in lower case; checked: at most 223 graphic ASCII bytes after `iqn.`, `eui.`
-    /// or `naa.`.
+    /// InitiatorName in lower case. Checked: it begins with `iqn.`, `eui.` or `naa.`, and has at
+    /// most 223 graphic ASCII bytes.
     pub initiator: Box<str>,
-    /// TargetName, the same; a discovery session need not have one.
+    /// TargetName in the same form. Optional in a discovery session.
     pub target: Option<Box<str>>,
-    /// SessionType is Discovery.
+    /// True if SessionType is Discovery.
     pub discovery: bool,
-    /// ISID: with the initiator's name and the portal group, what tells one session from another. A
-    /// new login with that of a living session replaces it, and the owner ends the old one before
-    /// it admits the new one.
+    /// ISID. With the initiator's name and the portal group, it identifies a session. A login with
+    /// the identity of a living session replaces that session: the owner ends the old session
+    /// before it numbers the new one.
     pub isid: [u8; 6],
     /// CID.
     pub cid: u16,
 }
 
 impl Leading {
-    /// From the whole text of the first request.
+    /// Reads the complete text of the first request.
     pub(super) fn read(header: &LoginRequest, text: &[u8]) -> Result<Self, Refusal> {
         let initiator = value(text, "InitiatorName")?.ok_or_else(|| missing("no InitiatorName"))?;
         let discovery = match value(text, "SessionType")? {
@@ -58,7 +59,7 @@ fn missing(sentence: &'static str) -> Refusal {
     Refusal::new(LoginStatus::MISSING_PARAMETER, sentence)
 }
 
-/// The first value of a key; that it comes once is checked where all keys are.
+/// The first value of a key. `Login::take_pairs` refuses repeated keys.
 fn value<'a>(text: &'a [u8], key: &str) -> Result<Option<&'a str>, Refusal> {
     let mut found = None;
     for pair in pairs(text) {
@@ -74,9 +75,8 @@ fn known(text: &str) -> Result<Box<str>, Refusal> {
     name(text).ok_or_else(|| Refusal::initiator_error("a name that is no iSCSI name"))
 }
 
-/// A name of an initiator or a target as it is compared: in lower case. `None` where `text` is no
-/// such name: it does not begin with `iqn.`, `eui.` or `naa.`, is longer than 223 bytes, or has
-/// something that could not be printed.
+/// The name of an initiator or a target in lower case, for comparison. `None` for an invalid name:
+/// one without the prefix `iqn.`, `eui.` or `naa.`, longer than 223 bytes, or not printable.
 ///
 /// Source: RFC 7143, section 4.2.7 "Names".
 #[must_use]
@@ -89,5 +89,5 @@ pub fn name(text: &str) -> Option<Box<str>> {
     (known && printable && name.len() <= NAME_BYTES_MAX).then(|| name.into_boxed_str())
 }
 
-/// The most bytes of an iSCSI name.
+/// Maximum length of an iSCSI name in bytes.
 pub const NAME_BYTES_MAX: usize = 223;

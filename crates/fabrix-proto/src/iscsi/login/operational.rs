@@ -1,7 +1,7 @@
-//! The keys of a request, one by one: which may come when, and what both sides agree on.
+//! The keys of a request, one by one: the stage in which each may come, and their negotiation.
 //!
-//! Keys of the authentication are only collected here; what they say is for `security`. How a value
-//! is agreed on is in `keys`.
+//! This file only collects the keys of the authentication for `security`. `keys` negotiates the
+//! values.
 //!
 //! Source: RFC 7143, section 6.2 "Text Mode Negotiation", section 13.
 
@@ -11,8 +11,8 @@ use crate::iscsi::keys::{Key, Purpose, Reply};
 use crate::iscsi::text::{Pair, TextWriter, pairs};
 
 impl Login {
-    /// What the target says of itself: its portal group at first, its segment size once the stage
-    /// is there.
+    /// Writes the target's declarations: its portal group in the first response, and its segment
+    /// size at the start of the operational stage.
     pub(super) fn declare(&mut self, stage: Stage, portal_group_tag: u16, out: &mut TextWriter) {
         let discovery = self.leading.as_ref().is_some_and(|it| it.discovery);
         if self.responses == 0 && !discovery {
@@ -25,9 +25,9 @@ impl Login {
         }
     }
 
-    /// Agrees on what can be agreed on, and returns what concerns the authentication.
+    /// Negotiates the keys of a text, and returns those of the authentication.
     ///
-    /// MaxBurstLength goes first, because FirstBurstLength must not be above it.
+    /// MaxBurstLength goes first, because it limits FirstBurstLength.
     pub(super) fn take_pairs<'a>(
         &mut self,
         stage: Stage,

@@ -1,7 +1,7 @@
-//! The security stage of a login: which method, which algorithm, whose proof.
+//! Security stage of a login on the target's side: method, algorithm and proofs.
 //!
-//! It knows the order of the keys; what proves what is in `auth.rs`. Whatever goes wrong here is
-//! one status on the wire, so that nobody learns which part was wrong.
+//! This file follows the order of the keys. `auth.rs` computes and verifies the proofs. Every
+//! failure has the same status on the wire, so that a peer does not learn which part was wrong.
 //!
 //! Source: RFC 7143, section 12.1.3.
 
@@ -15,7 +15,7 @@ use crate::iscsi::text::{binary, list, number};
 
 use crate::iscsi::text::TextWriter;
 
-/// The keys of one request that concern authentication.
+/// The authentication keys of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Given<'a> {
     method: Option<&'a str>,
@@ -39,7 +39,7 @@ impl<'a> Given<'a> {
         *place = Some(value);
     }
 
-    /// Which keys are there, in the order of the fields.
+    /// Presence of the keys, in the order of the fields.
     fn present(&self) -> [bool; 6] {
         [
             self.method,
@@ -53,22 +53,22 @@ impl<'a> Given<'a> {
     }
 }
 
-/// How far the authentication is.
+/// State of the authentication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Security {
-    /// No method is agreed on.
+    /// No method is agreed.
     #[default]
     Start,
-    /// CHAP: the initiator offers algorithms next.
+    /// CHAP: the initiator's list of algorithms comes next.
     Algorithm,
-    /// CHAP: it answers our challenge next.
+    /// CHAP: the initiator's answer to the target's challenge comes next.
     Proof(Algorithm),
-    /// All that was to be proved is proved.
+    /// All required proofs are given.
     Done,
 }
 
 impl Security {
-    /// Whether the stage may be left.
+    /// Whether the authentication permits the next stage.
     pub(super) fn is_satisfied(self, auth: &Auth) -> bool {
         match auth {
             Auth::None => matches!(self, Self::Start | Self::Done),
@@ -98,7 +98,7 @@ impl Security {
     }
 }
 
-/// The method, if the initiator's list has it.
+/// Chooses the method if the initiator's list has it.
 fn agree(
     given: &Given<'_>,
     method: &'static str,
@@ -129,7 +129,7 @@ fn challenge(
     Ok(Security::Proof(algorithm))
 }
 
-/// Looks at the initiator's proof, and only then gives our own where it asks for one.
+/// Verifies the initiator's proof, and then gives the target's proof if the initiator requests it.
 fn prove(
     given: &Given<'_>,
     algorithm: Algorithm,
@@ -173,7 +173,7 @@ const fn failure(sentence: &'static str) -> Refusal {
     Refusal::new(LoginStatus::AUTHENTICATION_FAILURE, sentence)
 }
 
-/// What may be there at each step: method, algorithm, identifier, challenge, name, response.
+/// Valid sets of keys: method, algorithm, identifier, challenge, name, response.
 const NOTHING: [bool; 6] = [false; 6];
 const METHOD: [bool; 6] = [true, false, false, false, false, false];
 const ALGORITHM: [bool; 6] = [false, true, false, false, false, false];

@@ -103,37 +103,37 @@ pub enum AsyncEvent {
 pub struct LoginStatus(pub u16);
 
 impl LoginStatus {
-    /// The login goes on, or has succeeded.
+    /// The login continues, or has succeeded.
     pub const SUCCESS: Self = Self(0x0000);
-    /// The target is, for now, at the address that follows as text.
+    /// The target is temporarily at the address in the text.
     pub const MOVED_TEMPORARILY: Self = Self(0x0101);
-    /// The target is, for good, at the address that follows as text.
+    /// The target is permanently at the address in the text.
     pub const MOVED_PERMANENTLY: Self = Self(0x0102);
-    /// Initiator error, of another kind than those below.
+    /// Initiator error of another kind than those below.
     pub const INITIATOR_ERROR: Self = Self(0x0200);
     /// Authentication failure.
     pub const AUTHENTICATION_FAILURE: Self = Self(0x0201);
     /// The initiator is not allowed to use this target.
     pub const FORBIDDEN: Self = Self(0x0202);
-    /// The target is not known here.
+    /// The target is unknown.
     pub const NOT_FOUND: Self = Self(0x0203);
-    /// The target was here and will not come back.
+    /// The target was removed permanently.
     pub const REMOVED: Self = Self(0x0204);
-    /// No version of the protocol is common to both.
+    /// Initiator and target have no common version of the protocol.
     pub const UNSUPPORTED_VERSION: Self = Self(0x0205);
     /// Too many connections of this session.
     pub const TOO_MANY_CONNECTIONS: Self = Self(0x0206);
-    /// A key that must be there is missing.
+    /// A required key is missing.
     pub const MISSING_PARAMETER: Self = Self(0x0207);
-    /// The session type is not known.
+    /// The session type is unknown.
     pub const SESSION_TYPE: Self = Self(0x0209);
-    /// The session that the connection wants to join does not exist.
+    /// The TSIH of the request belongs to no session.
     pub const NO_SUCH_SESSION: Self = Self(0x020A);
     /// A PDU other than a Login Request.
     pub const INVALID_DURING_LOGIN: Self = Self(0x020B);
-    /// Target error, of another kind than those below.
+    /// Target error of another kind than those below.
     pub const TARGET_ERROR: Self = Self(0x0300);
-    /// The target does not work at the moment.
+    /// The target is temporarily out of service.
     pub const UNAVAILABLE: Self = Self(0x0301);
     /// The target has no room for another session.
     pub const OUT_OF_RESOURCES: Self = Self(0x0302);

@@ -1,7 +1,6 @@
-//! What an initiator sends: the layout of every request's header.
+//! Requests of an initiator: the layout of their headers.
 //!
-//! Layout only; fields that all kinds share are checked through
-//! [`BasicHeader`](super::BasicHeader).
+//! Layout only. [`BasicHeader`](super::BasicHeader) checks the fields that all requests share.
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
@@ -10,7 +9,7 @@ use zerocopy::byteorder::big_endian::{U16, U32};
 use super::{Lun, U24};
 
 header! {
-    /// NOP-Out: a ping of the initiator, or its answer to one of the target.
+    /// NOP-Out: a ping of the initiator, or its answer to a ping of the target.
     ///
     /// Source: RFC 7143, section 11.18.
     request NopOut {
@@ -19,12 +18,12 @@ header! {
         reserved: [u8; 2];
         /// LUN.
         pub lun: Lun;
-        /// TTT: quoted from the NOP-In that this answers, or `NO_TAG`.
+        /// TTT of the NOP-In that this PDU answers, or `NO_TAG`.
         pub ttt @ 20: U32;
         reserved2: [u8; 16];
     }
 
-    /// SCSI Command: a task begins; immediate data may follow.
+    /// SCSI Command: starts a task. Immediate data may follow.
     ///
     /// Source: RFC 7143, section 11.3.
     request ScsiCommand {
@@ -39,7 +38,7 @@ header! {
         pub cdb @ 32: [u8; 16];
     }
 
-    /// Task Management Function Request: something is to happen to tasks.
+    /// Task Management Function Request.
     ///
     /// Source: RFC 7143, section 11.5.
     request TaskManagementRequest {
@@ -48,7 +47,7 @@ header! {
         reserved: [u8; 2];
         /// LUN.
         pub lun: Lun;
-        /// Referenced Task Tag: the ITT of the task it is about, or `NO_TAG`.
+        /// Referenced Task Tag: ITT of the task to manage, or `NO_TAG`.
         pub referenced_itt @ 20: U32;
         /// RefCmdSN: the CmdSN of that task.
         pub ref_cmd_sn @ 32: U32,
@@ -63,15 +62,15 @@ header! {
     request LoginRequest {
         /// T, C, CSG and NSG.
         flags;
-        /// Version-max: the highest version the initiator speaks.
+        /// Version-max: highest version that the initiator supports.
         pub version_max: u8,
-        /// Version-min: the lowest.
+        /// Version-min: lowest version that the initiator supports.
         pub version_min @ 3: u8;
         /// ISID: the initiator's part of the session's identity.
         pub isid @ 8: [u8; 6],
-        /// TSIH: the target's part; 0 asks for a new session.
+        /// TSIH: the target's part of the session's identity, or 0 for a new session.
         pub tsih @ 14: U16;
-        /// CID: the connection's number within its session.
+        /// CID: number of the connection within its session.
         pub cid @ 20: U16,
         reserved: [u8; 2];
         reserved2: [u8; 16];
@@ -86,7 +85,7 @@ header! {
         reserved: [u8; 2];
         /// LUN.
         pub lun: Lun;
-        /// TTT: quoted from the response that this continues, or `NO_TAG`.
+        /// TTT of the response that this request continues, or `NO_TAG`.
         pub ttt @ 20: U32;
         reserved2: [u8; 16];
     }
@@ -95,22 +94,22 @@ header! {
     ///
     /// Source: RFC 7143, section 11.7.
     unnumbered DataOut {
-        /// F: the last of this sequence.
+        /// F: last PDU of this sequence.
         flags;
         reserved: [u8; 2];
         /// LUN.
         pub lun: Lun;
-        /// TTT: quoted from the R2T, or `NO_TAG` for unsolicited data.
+        /// TTT of the R2T, or `NO_TAG` for unsolicited data.
         pub ttt @ 20: U32;
         reserved3: [u8; 4],
-        /// DataSN: counts the PDUs of this sequence from 0.
+        /// DataSN: number of the PDU in its sequence, from 0.
         pub data_sn @ 36: U32,
-        /// Buffer Offset: from the start of the command's data, in bytes.
+        /// Buffer Offset: bytes from the start of the command's data.
         pub buffer_offset @ 40: U32,
         reserved4: [u8; 4];
     }
 
-    /// Logout Request: a session or a connection is to end.
+    /// Logout Request: requests the end of a session or of a connection.
     ///
     /// Source: RFC 7143, section 11.14.
     request LogoutRequest {
@@ -118,13 +117,13 @@ header! {
         reason;
         reserved: [u8; 2];
         reserved2: [u8; 8];
-        /// CID of the connection that is to end.
+        /// CID of the connection to close.
         pub cid @ 20: U16,
         reserved3: [u8; 2];
         reserved4: [u8; 16];
     }
 
-    /// SNACK Request: numbered things are to be sent again. ERL 0 has none of it.
+    /// SNACK Request: requests the retransmission of PDUs. Unused at ERL 0.
     ///
     /// Source: RFC 7143, section 11.16.
     unnumbered SnackRequest {
@@ -136,27 +135,27 @@ header! {
         /// TTT or SNACK Tag.
         pub ttt: U32;
         reserved3: [u8; 8],
-        /// BegRun: the first number.
+        /// BegRun: number of the first PDU.
         pub begin @ 40: U32,
-        /// RunLength: how many.
+        /// RunLength: number of PDUs.
         pub count @ 44: U32;
     }
 }
 
-/// R of a SCSI Command: the initiator expects data.
+/// R of a SCSI Command: the command reads data.
 pub const COMMAND_READ: u8 = 0x40;
-/// W of a SCSI Command: the initiator has data.
+/// W of a SCSI Command: the command writes data.
 pub const COMMAND_WRITE: u8 = 0x20;
 
 impl ScsiCommand {
-    /// How the task is to be ordered among others.
+    /// Task attribute (ATTR).
     #[must_use]
     pub const fn attribute(&self) -> TaskAttribute {
         TaskAttribute(self.flags & 7)
     }
 }
 
-/// How a task is to be ordered among others (ATTR). Open: a peer may send any value.
+/// Task attribute (ATTR): order among other tasks. Open: a peer may send any value.
 ///
 /// Source: RFC 7143, section 11.3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +174,7 @@ impl TaskAttribute {
     pub const ACA: Self = Self(4);
 }
 
-/// What a Task Management Function Request asks for. Open: a peer may send any value.
+/// Function of a Task Management Function Request. Open: a peer may send any value.
 ///
 /// Source: RFC 7143, section 11.5.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +187,7 @@ impl TaskFunction {
     pub const ABORT_TASK_SET: Self = Self(2);
     /// CLEAR ACA.
     pub const CLEAR_ACA: Self = Self(3);
-    /// CLEAR TASK SET: all tasks of the logical unit, whoever sent them.
+    /// CLEAR TASK SET: all tasks of the logical unit, of all sessions.
     pub const CLEAR_TASK_SET: Self = Self(4);
     /// LOGICAL UNIT RESET.
     pub const LOGICAL_UNIT_RESET: Self = Self(5);

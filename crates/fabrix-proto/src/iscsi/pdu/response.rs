@@ -1,6 +1,6 @@
-//! What a target sends: the layout of every response's header, and the numbers in them.
+//! Responses of a target: the layout of their headers, and their sequence numbers.
 //!
-//! Layout only. A header is built from zeros, so that what is reserved is zero.
+//! Layout only. A header is built from zeros, so that reserved fields are zero.
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
@@ -9,7 +9,7 @@ use zerocopy::byteorder::big_endian::{U16, U32};
 use super::{Lun, U24};
 
 wire! {
-    /// Sequence numbers, which every PDU of a target has at byte 24.
+    /// Sequence numbers, at byte 24 of every PDU of a target.
     ///
     /// Source: RFC 7143, sections 11.4.8 to 11.4.10.
     pub struct Sequence: 12 bytes {
@@ -23,7 +23,7 @@ wire! {
 }
 
 header! {
-    /// NOP-In: a ping of the target, or its answer to one of the initiator.
+    /// NOP-In: a ping of the target, or its answer to a ping of the initiator.
     ///
     /// Source: RFC 7143, section 11.19.
     response NopIn {
@@ -32,7 +32,7 @@ header! {
         reserved: [u8; 2];
         /// LUN.
         pub lun: Lun;
-        /// TTT: an answer is wanted under this tag, or `NO_TAG`.
+        /// TTT for the answer to a ping, or `NO_TAG` if no answer is expected.
         pub ttt @ 20: U32;
         reserved2: [u8; 12];
     }
@@ -43,14 +43,14 @@ header! {
     response ScsiResponse {
         /// F and `RESIDUAL_*`.
         flags;
-        /// 0: the task came to its end; 1: the target failed.
+        /// 0: the task has completed. 1: the target has failed.
         pub response: u8,
         /// SCSI status.
         pub status @ 3: u8;
         reserved: [u8; 8];
         /// SNACK Tag, 0 without recovery.
         pub snack_tag: U32;
-        /// ExpDataSN: how many Data-In and R2T PDUs the task had.
+        /// ExpDataSN: number of Data-In and R2T PDUs of the task.
         pub exp_data_sn @ 36: U32,
         /// Bidirectional Read Residual Count, in bytes.
         pub bidirectional_residual: U32,
@@ -64,7 +64,7 @@ header! {
     response TaskManagementResponse {
         /// F, always set.
         flags;
-        /// What became of it.
+        /// Result of the function.
         pub response @ 2: u8,
         reserved: [u8; 1];
         reserved2: [u8; 8];
@@ -72,19 +72,19 @@ header! {
         reserved4: [u8; 12];
     }
 
-    /// Login Response: the target's half of one step of a login, with text.
+    /// Login Response: the target's answer to a Login Request, with text.
     ///
     /// Source: RFC 7143, section 11.13.
     response LoginResponse {
         /// T, C, CSG and NSG.
         flags;
-        /// Version-max: the highest version the target speaks.
+        /// Version-max: highest version that the target supports.
         pub version_max: u8,
-        /// Version-active: the one that is used.
+        /// Version-active: version in use.
         pub version_active: u8;
-        /// ISID, quoted.
+        /// ISID of the request.
         pub isid @ 8: [u8; 6],
-        /// TSIH: given with the last response.
+        /// TSIH, set in the last response.
         pub tsih @ 14: U16;
         reserved: [u8; 4];
         /// Status-Class and Status-Detail.
@@ -101,27 +101,27 @@ header! {
         reserved: [u8; 2];
         /// LUN.
         pub lun: Lun;
-        /// TTT: more is to come, ask with this tag; or `NO_TAG`.
+        /// TTT for the request of the next part, or `NO_TAG` at the end of the text.
         pub ttt @ 20: U32;
         reserved2: [u8; 12];
     }
 
-    /// SCSI Data-In: a piece of a read's data, the last one perhaps with the status.
+    /// SCSI Data-In: a piece of a read's data. The last piece may carry the status.
     ///
     /// Source: RFC 7143, section 11.7.
     response DataIn {
         /// F, `DATA_IN_STATUS` and `RESIDUAL_*`.
         flags;
         reserved: [u8; 1],
-        /// SCSI status, where the PDU bears it.
+        /// SCSI status, if the PDU carries it.
         pub status @ 3: u8;
         /// LUN.
         pub lun: Lun;
         /// Target Transfer Tag (TTT).
         pub ttt: U32;
-        /// DataSN: counts the Data-In PDUs of the task from 0.
+        /// DataSN: number of the Data-In PDU in its task, from 0.
         pub data_sn @ 36: U32,
-        /// Buffer Offset: from the start of the command's data, in bytes.
+        /// Buffer Offset: bytes from the start of the command's data.
         pub buffer_offset: U32,
         /// Residual Count, in bytes.
         pub residual @ 44: U32;
@@ -133,20 +133,20 @@ header! {
     response LogoutResponse {
         /// F, always set.
         flags;
-        /// What became of it.
+        /// Result of the logout.
         pub response @ 2: u8,
         reserved: [u8; 1];
         reserved2: [u8; 8];
         reserved3: [u8; 4];
         reserved4: [u8; 4],
-        /// Time2Wait: seconds before the initiator may come back.
+        /// Time2Wait: seconds before the initiator may reconnect.
         pub time2wait @ 40: U16,
-        /// Time2Retain: seconds that its tasks are kept.
+        /// Time2Retain: seconds for which the target keeps the tasks.
         pub time2retain: U16,
         reserved5: [u8; 4];
     }
 
-    /// R2T: the target asks for one piece of a write's data.
+    /// R2T: the target requests one piece of a write's data.
     ///
     /// Source: RFC 7143, section 11.8.
     response ReadyToTransfer {
@@ -155,17 +155,17 @@ header! {
         reserved: [u8; 2];
         /// LUN.
         pub lun: Lun;
-        /// TTT: quoted back by every Data-Out.
+        /// TTT, repeated by every Data-Out that answers the R2T.
         pub ttt @ 20: U32;
-        /// R2TSN: counts the R2Ts of the task from 0.
+        /// R2TSN: number of the R2T in its task, from 0.
         pub r2t_sn @ 36: U32,
-        /// Buffer Offset: from the start of the command's data, in bytes.
+        /// Buffer Offset: bytes from the start of the command's data.
         pub buffer_offset: U32,
         /// Desired Data Transfer Length, in bytes.
         pub desired_bytes @ 44: U32;
     }
 
-    /// Asynchronous Message: the target has something to say unasked.
+    /// Asynchronous Message: event at the target, sent without a request.
     ///
     /// Source: RFC 7143, section 11.9.
     response AsyncMessage {
@@ -188,18 +188,18 @@ header! {
         reserved3: [u8; 4];
     }
 
-    /// Reject: a PDU was not taken; its header follows as data.
+    /// Reject: the target has not accepted a PDU. The PDU's header follows as data.
     ///
     /// Source: RFC 7143, section 11.17.
     response Reject {
         /// F, always set.
         flags;
-        /// Why.
+        /// Reason of the Reject.
         pub reason @ 2: u8,
         reserved: [u8; 1];
         reserved2: [u8; 8];
         reserved3: [u8; 4];
-        /// DataSN or R2TSN, for one reason of recovery.
+        /// DataSN or R2TSN, for one reason of error recovery.
         pub data_sn: U32,
         reserved4: [u8; 8];
     }

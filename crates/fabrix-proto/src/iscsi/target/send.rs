@@ -52,7 +52,7 @@ impl Target {
         send(&header, quoted, out);
     }
 
-    /// A target transfer tag, not used for the last 65535 tags. `index`: a slot or `TAG_OF_NO_SLOT`.
+    /// A target transfer tag, not used for the last 65535 tags. `index`: slot or `TAG_OF_NO_SLOT`.
     pub(super) fn new_tag(&mut self, index: u16) -> u32 {
         self.next_tag = self.next_tag.wrapping_add(1);
         u32::from(index) << 16 | u32::from(self.next_tag)

@@ -146,7 +146,7 @@ impl Target {
         }
     }
 
-    /// Answers a key after the login. Only declarations such as MaxRecvDataSegmentLength may change.
+    /// Answers a key after the login. Only declarations (MaxRecvDataSegmentLength) may change.
     fn declare_again(&mut self, key: Key, value: &str, said: &mut TextWriter) {
         let mut negotiation = Negotiation::resumed(self.parameters);
         let reply = match key.purpose() {

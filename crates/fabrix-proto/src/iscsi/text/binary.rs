@@ -7,8 +7,8 @@ use core::fmt::Write;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The bytes of a binary value, at least one and at most `bytes_max`; `None` when it has not the
-/// form.
+/// Bytes of a binary value: at least one, at most `bytes_max`. `None` if the form or the length is
+/// invalid.
 #[must_use]
 pub fn decode(value: &str, bytes_max: usize) -> Option<Vec<u8>> {
     let digits = value.get(2..)?.as_bytes();
@@ -23,7 +23,7 @@ pub fn decode(value: &str, bytes_max: usize) -> Option<Vec<u8>> {
     (!bytes.is_empty() && bytes.len() <= bytes_max).then_some(bytes)
 }
 
-/// `bytes` in hexadecimal after `0x`, as every initiator reads it.
+/// `bytes` in hexadecimal after `0x`, which every initiator accepts.
 #[must_use]
 pub fn encode_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 + bytes.len() * 2);
@@ -35,7 +35,7 @@ pub fn encode_hex(bytes: &[u8]) -> String {
     text
 }
 
-/// An odd number of digits is a leading half byte.
+/// Decodes hexadecimal digits. An odd number of digits begins with a half byte.
 fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let (first, pairs) = digits.split_at(digits.len() % 2);
     let mut bytes = Vec::with_capacity(digits.len().div_ceil(2));
@@ -53,8 +53,8 @@ fn hex_digit(digit: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Groups of four digits, the last one padded with `=`; the bits that padding leaves over must be
-/// zero.
+/// Decodes groups of four digits, the last one padded with `=`. The unused bits before the padding
+/// must be zero.
 fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(4) {
         return None;

@@ -1,11 +1,9 @@
-//! What is exported, as plain data: subsystems, their namespaces, who may see them, and where they
-//! listen.
+//! Exported subsystems as plain data: namespaces, allowed hosts, and listeners.
 //!
-//! An [`Inventory`] is immutable and replaced whole (`subsystem/inventory.rs`). Nothing in it can
-//! be resolved by a peer's word alone: a namespace or a discovery record is reached only through an
-//! [`Authorized`] view, which exists only for a host that the subsystem allows
-//! (`subsystem/view.rs`). What can be wrong is in `subsystem/fault.rs`. None of these files knows a
-//! queue, a connection or a disk.
+//! An [`Inventory`] is immutable and replaced whole (`subsystem/inventory.rs`). A peer reaches a
+//! namespace or a discovery record only through an [`Authorized`] view, which exists only for a
+//! host that the subsystem allows (`subsystem/view.rs`). `subsystem/fault.rs` lists the faults of
+//! an inventory. Queues, connections and disks are unknown in these files.
 
 mod fault;
 mod inventory;
@@ -22,14 +20,14 @@ pub use self::view::{Authorized, DiscoveryRecord};
 use super::nqn::Nqn;
 use crate::portal::Portal;
 
-/// What reads of deallocated blocks return.
+/// Support of deallocation, and the content of deallocated blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deallocate {
-    /// The namespace cannot deallocate; the hint is taken and ignored.
+    /// The namespace does not deallocate. A deallocation request is accepted and ignored.
     No,
-    /// It can, and nothing is promised about what is read afterwards.
+    /// The namespace deallocates. The content of deallocated blocks is undefined.
     Undefined,
-    /// It can, and zeroes are read afterwards.
+    /// The namespace deallocates. Deallocated blocks read as zeroes.
     Zeroes,
 }
 
@@ -40,42 +38,41 @@ pub struct Namespace {
     pub nsid: u32,
     /// Size in blocks, not zero.
     pub blocks: u64,
-    /// Bytes of a block: a power of two, 512 to 65536.
+    /// Size of a block in bytes: a power of two, 512 to 65536.
     pub block_bytes: u32,
     /// NGUID: stable, equal on all paths, never zero.
     pub nguid: [u8; 16],
     /// UUID: stable, equal on all paths, never zero.
     pub uuid: [u8; 16],
-    /// EUI64, where there is one; never zero.
+    /// EUI64, if the namespace has one; never zero.
     pub eui64: Option<[u8; 8]>,
-    /// NPWG and NPDG: writes smaller than this cost a read; the physical block in blocks, 1 if
-    /// nothing is known.
+    /// NPWG and NPDG: size in blocks of a physical block. Smaller writes cost a read. 1 if unknown.
     pub preferred_write_blocks: u32,
-    /// NPWA and NPDA: the alignment that belongs to it, 1 if nothing is known.
+    /// NPWA and NPDA: alignment of physical blocks, in blocks. 1 if unknown.
     pub preferred_alignment_blocks: u32,
-    /// NOWS: the best write size, zero if nothing is known.
+    /// NOWS: optimal write size in blocks. Zero if unknown.
     pub optimal_write_blocks: u32,
-    /// NOIOB: commands should not cross multiples of this, zero if it does not matter.
+    /// NOIOB: commands should not cross multiples of this number of blocks. Zero: no preference.
     pub boundary_blocks: u32,
-    /// NAWUN: what is written atomically towards other commands, at least 1.
+    /// NAWUN: number of blocks that are written atomically towards other commands, at least 1.
     pub atomic_write_blocks: u32,
-    /// NAWUPF: what is written atomically when the power fails, at least 1.
+    /// NAWUPF: number of blocks that are written atomically on power failure, at least 1.
     pub atomic_power_fail_blocks: u32,
-    /// NACWU: what a fused Compare and Write handles atomically, at least 1.
+    /// NACWU: number of blocks of an atomic fused Compare and Write, at least 1.
     pub atomic_compare_blocks: u32,
-    /// Writes are refused.
+    /// True if writes are refused.
     pub read_only: bool,
-    /// An acknowledged write may be lost unless it was flushed or forced (FUA).
+    /// True if a power failure may lose an acknowledged write that was not flushed or forced (FUA).
     pub volatile_cache: bool,
-    /// Whether blocks can be deallocated.
+    /// Support of deallocation.
     pub deallocate: Deallocate,
-    /// Reservations can outlive the power.
+    /// True if reservations can persist through power loss.
     pub stores_reservations: bool,
 }
 
 impl Namespace {
-    /// A namespace of `blocks` blocks with nothing else known about it: no cache, no deallocation,
-    /// one block atomic.
+    /// A namespace of `blocks` blocks with defaults for all other fields: no cache, no
+    /// deallocation, one block atomic.
     #[must_use]
     pub const fn new(nsid: u32, blocks: u64, block_bytes: u32, uuid: [u8; 16]) -> Self {
         Self {
@@ -99,7 +96,7 @@ impl Namespace {
         }
     }
 
-    /// log2 of the block's bytes.
+    /// log2 of the block size in bytes.
     #[must_use]
     pub const fn block_shift(&self) -> u32 {
         self.block_bytes.trailing_zeros()
@@ -150,12 +147,12 @@ impl Namespace {
     }
 }
 
-/// Which hosts may connect.
+/// Hosts that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
     /// Every host.
     Any,
-    /// These only.
+    /// Only these hosts.
     Listed(Vec<Nqn>),
 }
 
@@ -171,7 +168,7 @@ impl Hosts {
 /// One subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subsystem {
-    /// Its name; starts with `nqn.`.
+    /// Name of the subsystem, beginning with `nqn.`.
     pub nqn: Nqn,
     /// Serial number, ASCII, at most 20 characters.
     pub serial: String,
@@ -179,26 +176,26 @@ pub struct Subsystem {
     pub model: String,
     /// Firmware revision, ASCII, at most 8 characters.
     pub firmware: String,
-    /// The namespaces; an inventory keeps them in ascending order.
+    /// Namespaces. An inventory keeps them in ascending order.
     pub namespaces: Vec<Namespace>,
-    /// Who may connect.
+    /// Hosts that may connect.
     pub hosts: Hosts,
-    /// The controller ids to be given out here, within 1 to FFEFh.
+    /// Range of controller ids for this subsystem, within 1 to FFEFh.
     pub controller_ids: RangeInclusive<u16>,
-    /// Most I/O queues of one controller.
+    /// Maximum number of I/O queues of one controller.
     pub max_io_queues: u16,
-    /// Most entries of one queue, at least 32.
+    /// Maximum number of entries of one queue, at least 32.
     pub max_queue_entries: u16,
-    /// Disks of any kind may be added while hosts are connected. What hosts read once, at the
-    /// start, then speaks for every kind: there is a volatile cache, and blocks can be deallocated.
+    /// True if disks of any kind may be added while hosts are connected. Fields that hosts read only
+    /// once then hold for every kind: a volatile cache, and support of deallocation.
     pub grows: bool,
 }
 
-/// The highest controller id that is not reserved.
+/// Highest controller id that is not reserved.
 pub const CNTLID_MAX: u16 = 0xFFEF;
 
-/// NN and MNAN: the highest namespace id, and most namespaces of one subsystem. A constant, because
-/// hosts read it once and ignore namespaces above it that are added later.
+/// NN and MNAN: highest namespace id, and maximum number of namespaces of one subsystem. This is a
+/// constant, because hosts read it once and ignore namespaces above it that are added later.
 pub const NAMESPACES_MAX: u32 = 1024;
 
 impl Subsystem {
@@ -236,7 +233,7 @@ impl Subsystem {
     }
 }
 
-/// The transports a discovery record can name.
+/// Transport of a discovery record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// RDMA.
@@ -245,26 +242,26 @@ pub enum Transport {
     Tcp,
 }
 
-/// Whether the channel must be secured by TLS.
+/// Whether a connection needs TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecureChannel {
-    /// No TLS here.
+    /// No TLS.
     None,
     /// TLS 1.3 only.
     Required,
 }
 
-/// One place to connect to.
+/// One address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// PORTID.
     pub port_id: u16,
-    /// How to talk there.
+    /// Transport of the address.
     pub transport: Transport,
-    /// Where.
+    /// Address and port.
     pub portal: Portal,
-    /// TLS or not.
+    /// TLS requirement.
     pub secure_channel: SecureChannel,
-    /// A referral: another target's discovery service, not a place of ours.
+    /// True for a referral: the discovery service of another target.
     pub referral: bool,
 }

@@ -34,7 +34,7 @@ pub struct Capabilities {
     pub nvm_command_set: bool,
     /// Whether CSI selects the command set.
     pub several_command_sets: bool,
-    /// MPSMIN: the smallest memory page is 2^(12 + this) bytes. The page is the unit of MDTS.
+    /// MPSMIN: the smallest memory page has 2^(12 + MPSMIN) bytes. The page is the unit of MDTS.
     pub min_page_shift: u32,
 }
 
@@ -80,15 +80,15 @@ pub struct ControllerFacts {
     /// Maximum number of blocks of a Dataset Management with one range (DMRSL, DMSL). `u32::MAX`:
     /// no limit.
     pub max_dataset_blocks: u32,
-    /// In-capsule data of one I/O command at most, in bytes (IOCCSZ less the entry).
+    /// Maximum in-capsule data of one I/O command in bytes (IOCCSZ less the entry).
     pub in_capsule_bytes: u32,
-    /// Commands of one queue at most (MAXCMD); `None` when the controller does not say.
+    /// Maximum number of outstanding commands of one queue (MAXCMD). `None`: not reported.
     pub max_commands: Option<u16>,
-    /// The unit of the keep-alive timer in milliseconds (KAS); `None`: no keep-alive.
+    /// Unit of the keep-alive timer in milliseconds (KAS). `None`: no keep-alive.
     pub keep_alive_unit_ms: Option<u32>,
-    /// Whether every command renews the keep-alive timer (TBKAS).
+    /// Whether every command restarts the keep-alive timer (TBKAS).
     pub traffic_keep_alive: bool,
-    /// Whether acknowledged writes may be lost with power until flushed (VWC).
+    /// Whether a power failure may lose acknowledged writes that were not flushed (VWC).
     pub volatile_cache: bool,
     /// Whether Write Zeroes is supported.
     pub write_zeroes: bool,
@@ -96,25 +96,25 @@ pub struct ControllerFacts {
     pub dataset_management: bool,
     /// Whether Compare, and Compare fused with Write, are supported.
     pub compare_and_write: bool,
-    /// Whether paths report their state (ANA).
+    /// Whether the controller reports the state of its paths (ANA).
     pub ana: bool,
-    /// NN: no namespace id is above it.
+    /// NN: highest possible namespace id.
     pub max_nsid: u32,
-    /// OAES: events the controller reports.
+    /// OAES: asynchronous events that the controller supports.
     pub async_events: u32,
 }
 
-/// What Identify is checked against.
+/// Expected values for the check of Identify.
 pub(super) struct Expected<'a> {
     pub(super) controller_id: u16,
     pub(super) version: u32,
     pub(super) capabilities: Capabilities,
-    /// For an I/O controller; `None` for discovery, whose subsystem may have another name.
+    /// Name of the subsystem. `None` for discovery, whose subsystem may have another name.
     pub(super) subsystem: Option<&'a Nqn>,
 }
 
 impl ControllerFacts {
-    /// From Identify Controller.
+    /// Checks and reads Identify Controller.
     pub(super) fn parse(
         data: &IdentifyController,
         expected: &Expected<'_>,
@@ -163,7 +163,7 @@ impl ControllerFacts {
         })
     }
 
-    /// Adds what Identify Controller of the NVM command set says.
+    /// Adds the limits of Identify Controller for the NVM command set.
     pub(super) fn take_limits(&mut self, data: &IdentifyNvmController) {
         let page_shift = self.capabilities.min_page_shift;
         self.max_write_zeroes_bytes = limit_bytes(data.write_zeroes_limit, page_shift);
@@ -176,7 +176,8 @@ impl ControllerFacts {
     }
 }
 
-/// Fabrics move data by SGL only, and in-capsule data begins where the entry ends.
+/// Checks that the controller supports SGLs, which Fabrics need, and in-capsule data without an
+/// offset.
 fn check_sgl(data: &IdentifyController) -> Result<(), BringupError> {
     if data.sgl_support.get() & 0b11 == 0 {
         return Err(BringupError::unsupported(
@@ -191,7 +192,7 @@ fn check_sgl(data: &IdentifyController) -> Result<(), BringupError> {
     Ok(())
 }
 
-/// CNTRLTYPE 0 comes from controllers before version 1.4, which do not say.
+/// Checks CNTRLTYPE. Controllers before version 1.4 report 0.
 fn check_kind(data: &IdentifyController, io: bool) -> Result<(), BringupError> {
     match (data.controller_type, io) {
         (0, _) | (CONTROLLER_TYPE_IO, true) | (CONTROLLER_TYPE_DISCOVERY, false) => Ok(()),
@@ -219,7 +220,7 @@ fn check_subsystem(data: &IdentifyController, subsystem: &Nqn) -> Result<(), Bri
     }
 }
 
-/// Entries are 64 and 16 bytes; a capsule holds at least one.
+/// Checks that entries have 64 and 16 bytes, and that a capsule has room for an entry.
 fn check_io(data: &IdentifyController) -> Result<(), BringupError> {
     let fits = |sizes: u8, size: u8| (sizes & 0xF..=sizes >> 4).contains(&size);
     if !fits(data.submission_entry_sizes, 6) || !fits(data.completion_entry_sizes, 4) {
@@ -235,7 +236,8 @@ fn check_io(data: &IdentifyController) -> Result<(), BringupError> {
     Ok(())
 }
 
-/// MDTS and WZSL are powers of two of pages; 0, and what 32 bits cannot say, is no limit.
+/// Limit in bytes of MDTS or WZSL, which are powers of two of pages. `u32::MAX`, no limit, for 0
+/// and for values above 32 bits.
 fn limit_bytes(exponent: u8, min_page_shift: u32) -> u32 {
     match u32::from(exponent) + 12 + min_page_shift {
         _ if exponent == 0 => u32::MAX,
@@ -243,41 +245,41 @@ fn limit_bytes(exponent: u8, min_page_shift: u32) -> u32 {
     }
 }
 
-/// What a namespace is.
+/// Identity, size and features of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceFacts {
     /// NSID, never 0.
     pub nsid: u32,
-    /// How many blocks it has (NSZE), never 0.
+    /// Size in blocks (NSZE), never 0.
     pub blocks: u64,
-    /// How large a block is: a power of two of 512 to 65536 bytes. Blocks times this fits 64 bits.
+    /// Block size: a power of two, 512 to 65536 bytes. The namespace's size in bytes fits 64 bits.
     pub block_bytes: u32,
-    /// Writes of this many blocks, aligned so, are cheapest (NPWG); 1 when it does not say.
+    /// Preferred write granularity and alignment in blocks (NPWG). 1 if not reported.
     pub write_granularity_blocks: u32,
-    /// Transfers of this many blocks are best (NOWS); 0 when it does not say.
+    /// Optimal write size in blocks (NOWS). 0 if not reported.
     pub optimal_write_blocks: u32,
-    /// Blocks that are written together or not at all when power fails (NAWUPF, or 1).
+    /// Number of blocks that are written atomically on power failure (NAWUPF, or 1).
     pub atomic_write_blocks: u32,
-    /// Whether writes are refused.
+    /// Whether the namespace refuses writes.
     pub read_only: bool,
-    /// Whether other controllers reach it too (NMIC).
+    /// Whether other controllers share the namespace (NMIC).
     pub shared: bool,
     /// Whether deallocated blocks read as zeroes (DLFEAT).
     pub deallocated_reads_zeroes: bool,
     /// Whether Write Zeroes may deallocate (DLFEAT).
     pub write_zeroes_deallocates: bool,
-    /// ANAGRPID; 0 without ANA.
+    /// ANAGRPID, or 0 without ANA.
     pub ana_group: u32,
-    /// UUID; zero when it has none.
+    /// UUID, or zero if the namespace has none.
     pub uuid: [u8; 16],
-    /// NGUID; zero when it has none.
+    /// NGUID, or zero if the namespace has none.
     pub nguid: [u8; 16],
-    /// EUI64; zero when it has none.
+    /// EUI64, or zero if the namespace has none.
     pub eui64: [u8; 8],
 }
 
 impl NamespaceFacts {
-    /// From Identify Namespace.
+    /// Checks and reads Identify Namespace.
     pub(super) fn parse(nsid: u32, data: &IdentifyNamespace) -> Result<Self, BringupError> {
         let block_shift = block_shift(nsid, data)?;
         let blocks = data.size.get();
@@ -320,7 +322,7 @@ impl NamespaceFacts {
         })
     }
 
-    /// Adds what the identification descriptors say.
+    /// Adds the identifiers of the identification descriptors.
     pub(super) fn identify(&mut self, page: &[u8]) -> Result<(), BringupError> {
         for descriptor in Descriptors::new(page) {
             match descriptor {
@@ -346,7 +348,7 @@ impl NamespaceFacts {
     }
 }
 
-/// The exponent of the block size in use, 9 to 16; no metadata, no protection information.
+/// log2 of the block size in use, 9 to 16. Refuses metadata and protection information.
 fn block_shift(nsid: u32, data: &IdentifyNamespace) -> Result<u8, BringupError> {
     let index = data.format & 0xF | data.format >> 1 & 0x30;
     let format = data
@@ -370,9 +372,9 @@ fn block_shift(nsid: u32, data: &IdentifyNamespace) -> Result<u8, BringupError> 
     Ok(format.data_shift)
 }
 
-/// The active namespaces that one list names.
+/// Ids of one list of active namespaces.
 ///
-/// Errors: the ids are not ascending after `above`, or are no ids that a namespace can have.
+/// Errors: the ids do not ascend from `above`, or exceed the valid range.
 pub(super) fn namespace_ids(
     list: &NamespaceList,
     above: u32,
@@ -390,7 +392,7 @@ pub(super) fn namespace_ids(
     }
 }
 
-/// What the answer to Connect says: the controller's id.
+/// Controller id in the answer to Connect.
 pub(super) fn connected_as(dword0: u32) -> Result<u16, BringupError> {
     if dword0 & (CONNECT_ATR | CONNECT_ASCR) != 0 {
         return Err(BringupError::authentication());
@@ -404,12 +406,12 @@ pub(super) fn connected_as(dword0: u32) -> Result<u16, BringupError> {
     Ok(controller_id)
 }
 
-/// In the answer to Connect: authentication, with a secure channel or without, comes first.
+/// Bits in the answer to Connect: authentication is required, with or without a secure channel.
 const CONNECT_ATR: u32 = 1 << 17;
 const CONNECT_ASCR: u32 = 1 << 18;
-/// The last controller id that is not reserved.
+/// Highest controller id that is not reserved.
 const CNTLID_LAST: u16 = 0xFFEF;
-/// The namespace ids from here on mean something else.
+/// First namespace id with a special meaning.
 const NSID_LIMIT: u32 = 0xFFFF_FFFE;
-/// No host needs more, whatever a controller offers.
+/// Limit of in-capsule data in bytes, for controllers that offer more.
 const MAX_IN_CAPSULE_BYTES: u32 = 1 << 20;

@@ -1,8 +1,7 @@
-//! What Identify answers: the structures of `nvme::identify`, filled with the truth.
+//! Identify: the structures of `nvme::identify`, filled from the view and the limits.
 //!
-//! Nothing is advertised that is not done: a volatile cache only if a disk has one, deallocation
-//! only if a disk can, commands only if they are enabled. It reads the view and the limits and
-//! changes nothing.
+//! The structures advertise only supported features: a volatile cache if a disk has one,
+//! deallocation if a disk supports it, and optional commands if they are enabled.
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -91,7 +90,7 @@ impl Controller {
                 let namespace = view.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
                 fill_descriptors(page, namespace);
             }
-            // All fields of it are about metadata and formats that are not here: it stays zero.
+            // All fields describe unsupported metadata and formats. The structure stays zero.
             Cns::COMMAND_SET_NAMESPACE => {
                 nvm_only(identify)?;
                 named(view, nsid)?;
@@ -121,7 +120,7 @@ impl Controller {
         Ok(())
     }
 
-    /// What every controller says of itself.
+    /// Fills the fields that I/O and discovery controllers have in common.
     fn common(&self, id: &mut IdentifyController) {
         id.max_transfer = page_exponent(self.limits.io.max_transfer_bytes);
         id.controller_id = U16::new(self.controller_id);
@@ -181,8 +180,8 @@ impl Controller {
     }
 }
 
-/// The namespace of an Identify: `None` for an id that is valid and not in use, whose structure is
-/// all zeroes.
+/// The namespace of an Identify. `None` for a valid id that is not in use: its structure is all
+/// zeroes.
 fn named(view: &Authorized, nsid: u32) -> Result<Option<&Namespace>, Status> {
     if !(1..=NAMESPACES_MAX).contains(&nsid) {
         return Err(Status::INVALID_NAMESPACE);
@@ -280,8 +279,8 @@ fn fill_descriptors(page: &mut [u8], namespace: &Namespace) {
     let _ = Descriptor::Csi(CSI_NVM).write(rest);
 }
 
-/// A count of blocks as a zero-based field; an inventory has checked that it fits, and zero stays
-/// zero.
+/// A count of blocks as a zero-based field. The inventory has checked that the count fits. Zero
+/// stays zero.
 fn blocks(count: u32) -> U16 {
     U16::new(u16::try_from(count.saturating_sub(1)).unwrap_or(u16::MAX))
 }
@@ -290,8 +289,7 @@ fn zero_based(count: usize) -> u8 {
     u8::try_from(count.saturating_sub(1)).unwrap_or(u8::MAX)
 }
 
-/// log2 of `bytes` in pages of 4096, rounded down, and at least 1 because zero would mean
-/// unlimited.
+/// log2 of `bytes` in pages of 4096 bytes, rounded down. At least 1, because zero means unlimited.
 fn page_exponent(bytes: u32) -> u8 {
     let exponent = (bytes / 4096).checked_ilog2().unwrap_or(0).max(1);
     u8::try_from(exponent).unwrap_or(u8::MAX)

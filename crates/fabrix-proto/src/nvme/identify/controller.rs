@@ -10,7 +10,7 @@ wire! {
     /// Source: NVM Express Base Specification 2.x, "Identify Controller Data Structure, I/O Command
     /// Set Independent".
     pub struct IdentifyController: IDENTIFY_BYTES bytes {
-        /// VID: PCI vendor; zero for a controller without PCI.
+        /// VID: PCI vendor. Zero for a controller without PCI.
         pub vendor_id: U16,
         /// SSVID.
         pub subsystem_vendor_id: U16,
@@ -26,7 +26,7 @@ wire! {
         pub ieee @ 73: [u8; 3],
         /// CMIC: bit 1, the subsystem may have several controllers.
         pub multipath @ 76: u8,
-        /// MDTS: largest transfer as log2 of pages of 4096 bytes; zero is unlimited.
+        /// MDTS: maximum transfer as log2 of pages of 4096 bytes. Zero: unlimited.
         pub max_transfer @ 77: u8,
         /// CNTLID.
         pub controller_id @ 78: U16,
@@ -63,7 +63,7 @@ wire! {
         /// NPSS: power states, zero-based.
         pub power_states @ 263: u8,
         reserved_264: [u8; 56],
-        /// KAS: granularity of the keep-alive timer in units of 100 ms; zero is no keep-alive.
+        /// KAS: granularity of the keep-alive timer in units of 100 ms. Zero: no keep-alive.
         pub keep_alive_granularity @ 320: U16,
         reserved_322: [u8; 20],
         /// ANATT.
@@ -81,9 +81,9 @@ wire! {
         reserved_388: [u8; 124],
         /// SQES: submission entry sizes as log2, required in bits 3:0, maximum in bits 7:4.
         pub submission_entry_sizes @ 512: u8,
-        /// CQES: completion entry sizes, likewise.
+        /// CQES: completion entry sizes as log2, required in bits 3:0, maximum in bits 7:4.
         pub completion_entry_sizes @ 513: u8,
-        /// MAXCMD: most commands one queue should have outstanding.
+        /// MAXCMD: recommended maximum of outstanding commands of one queue.
         pub max_commands @ 514: U16,
         /// NN: highest namespace id that can ever be valid.
         pub namespaces @ 516: U32,
@@ -107,23 +107,23 @@ wire! {
         pub atomic_compare_and_write_unit @ 532: U16,
         /// CDFS.
         pub copy_formats: U16,
-        /// SGLS: what SGLs are supported.
+        /// SGLS: SGL support.
         pub sgl_support @ 536: U32,
-        /// MNAN: most namespaces allowed at once.
+        /// MNAN: maximum number of namespaces at once.
         pub max_allowed_namespaces @ 540: U32,
         reserved_544: [u8; 224],
         /// SUBNQN: padded with zeroes.
         pub subsystem_nqn @ 768: [u8; 256],
         reserved_1024: [u8; 768],
-        /// IOCCSZ: largest I/O command capsule in units of 16 bytes.
+        /// IOCCSZ: maximum I/O command capsule in units of 16 bytes.
         pub command_capsule_size @ 1792: U32,
-        /// IORCSZ: largest I/O response capsule in units of 16 bytes.
+        /// IORCSZ: maximum I/O response capsule in units of 16 bytes.
         pub response_capsule_size @ 1796: U32,
-        /// ICDOFF: where in-capsule data start, in units of 16 bytes.
+        /// ICDOFF: start of in-capsule data in units of 16 bytes.
         pub in_capsule_offset @ 1800: U16,
         /// FCATT: bit 0, static controllers only.
         pub fabrics_attributes @ 1802: u8,
-        /// MSDBD: most SGL data block descriptors in a capsule.
+        /// MSDBD: maximum number of SGL data block descriptors in a capsule.
         pub max_sgl_descriptors @ 1803: u8,
         /// OFCS: bit 0, Disconnect is supported.
         pub fabrics_commands @ 1804: U16,
@@ -150,12 +150,12 @@ pub const EVENT_NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
 /// OAES and asynchronous event configuration bit 31: discovery log page change notices.
 pub const EVENT_DISCOVERY_LOG: u32 = 1 << 31;
 
-/// CTRATT bit 6 (TBKAS): every command renews the keep-alive timer.
+/// CTRATT bit 6 (TBKAS): every command restarts the keep-alive timer.
 pub const CTRATT_TRAFFIC_KEEP_ALIVE: u32 = 1 << 6;
 
 /// LPA bit 1: the Commands Supported and Effects log page.
 pub const LPA_EFFECTS: u8 = 1 << 1;
-/// LPA bit 2: extended data, that is 32-bit lengths and log page offsets.
+/// LPA bit 2: extended data (32-bit lengths and log page offsets).
 pub const LPA_EXTENDED: u8 = 1 << 2;
 
 /// ONCS bit 0: Compare.
@@ -176,7 +176,7 @@ pub const ONCS_VERIFY: u16 = 1 << 7;
 /// FUSES bit 0: Compare and Write.
 pub const FUSES_COMPARE_AND_WRITE: u16 = 1 << 0;
 
-/// VWC bit 0: there is a volatile write cache.
+/// VWC bit 0: a volatile write cache exists.
 pub const VWC_PRESENT: u8 = 1 << 0;
 /// VWC bits 2:1 = 10b: Flush to namespace FFFFFFFFh is not supported.
 pub const VWC_NO_BROADCAST_FLUSH: u8 = 0b10 << 1;
@@ -198,17 +198,17 @@ wire! {
     /// Source: NVM Command Set Specification 1.x, "Identify Controller Data Structure, NVM Command
     /// Set Specific".
     pub struct IdentifyNvmController: IDENTIFY_BYTES bytes {
-        /// VSL: largest Verify as log2 of pages of 4096 bytes; zero is unlimited.
+        /// VSL: maximum Verify as log2 of pages of 4096 bytes. Zero: unlimited.
         pub verify_limit: u8,
-        /// WZSL: largest Write Zeroes, likewise.
+        /// WZSL: maximum Write Zeroes, in the same unit.
         pub write_zeroes_limit @ 1: u8,
-        /// WUSL: largest Write Uncorrectable, likewise.
+        /// WUSL: maximum Write Uncorrectable, in the same unit.
         pub write_uncorrectable_limit: u8,
-        /// DMRL: most ranges of one Dataset Management; zero is no limit.
+        /// DMRL: maximum number of ranges of one Dataset Management. Zero: no limit.
         pub dataset_ranges @ 3: u8,
-        /// DMRSL: most blocks of one range; zero is no limit.
+        /// DMRSL: maximum number of blocks of one range. Zero: no limit.
         pub dataset_range_blocks @ 4: U32,
-        /// DMSL: most blocks of one command; zero is no limit.
+        /// DMSL: maximum number of blocks of one command. Zero: no limit.
         pub dataset_blocks @ 8: U64,
         reserved: [u8; 4080],
     }

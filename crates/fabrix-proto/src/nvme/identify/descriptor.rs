@@ -2,7 +2,7 @@
 
 use crate::codec::{Reader, Truncated};
 
-/// One identifier of a namespace, as the descriptor list (CNS 03h) holds it.
+/// One identifier of a namespace from the descriptor list (CNS 03h).
 ///
 /// Source: NVM Express Base Specification 2.x, "Namespace Identification Descriptor".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ wire! {
     pub struct LbaFormat: 4 bytes {
         /// MS: metadata bytes per block.
         pub metadata_bytes: U16,
-        /// LBADS: log2 of the block's bytes.
+        /// LBADS: log2 of the block size in bytes.
         pub data_shift: u8,
         /// RP: relative performance.
         pub performance: u8,
@@ -24,7 +24,7 @@ wire! {
     pub struct IdentifyNamespace: IDENTIFY_BYTES bytes {
         /// NSZE: size in blocks.
         pub size: U64,
-        /// NCAP: capacity in blocks. Zero: the namespace is gone.
+        /// NCAP: capacity in blocks. Zero for an inactive namespace.
         pub capacity @ 8: U64,
         /// NUSE: blocks in use.
         pub utilization @ 16: U64,
@@ -32,7 +32,7 @@ wire! {
         pub features @ 24: u8,
         /// NLBAF: LBA formats, zero-based.
         pub formats @ 25: u8,
-        /// FLBAS: the format in use.
+        /// FLBAS: index of the format in use.
         pub format @ 26: u8,
         /// MC.
         pub metadata_capabilities @ 27: u8,
@@ -46,8 +46,7 @@ wire! {
         pub reservations @ 31: u8,
         /// FPI.
         pub format_progress @ 32: u8,
-        /// DLFEAT: what reads of deallocated blocks return (bits 2:0), deallocation by Write Zeroes
-        /// (bit 3).
+        /// DLFEAT: content of deallocated blocks (bits 2:0), deallocation by Write Zeroes (bit 3).
         pub deallocation @ 33: u8,
         /// NAWUN, zero-based.
         pub atomic_write_unit @ 34: U16,
@@ -92,7 +91,7 @@ wire! {
         pub nguid @ 104: [u8; 16],
         /// EUI64: big-endian.
         pub eui64 @ 120: [u8; 8],
-        /// LBAF: the formats.
+        /// LBAF: the LBA formats.
         pub lba_formats @ 128: [LbaFormat; 64],
         /// Vendor specific.
         pub vendor: [u8; 3712],

@@ -1,17 +1,16 @@
-//! The host's side of one NVMe/TCP connection: capsules out, R2T and data in, answers.
+//! Host side of one NVMe/TCP connection: capsules, R2T, data in both directions, responses.
 //!
-//! It knows PDUs, the slots of the commands in progress, and how much of each command's data has
-//! moved. It touches neither the socket nor the data: it names where data goes (`want`) and where
-//! it is taken from (`Sink`). The owner chooses the slot of a command; the slot is free again with
-//! `Completed`, or with the connection.
+//! The machine tracks PDUs, the slots of the commands in progress, and the moved data of each
+//! command. Sockets and user data are outside: the machine names the destination (`want`) and the
+//! source (`Sink`) of data. The owner of the connection chooses the slot of a command. The slot is
+//! free again with `Completed`, or with the end of the connection.
 //!
-//! The controller is not trusted: it can end this connection, and nothing more. It cannot make the
-//! machine write outside the data of a command that reads, send outside the data of a command that
-//! writes, answer a command twice, or ask for so many small pieces that their headers outweigh the
-//! data.
+//! The controller is not trusted. The worst that it can do is end this connection. The machine
+//! never writes outside the data of a read, sends outside the data of a write, or completes a
+//! command twice. The number of R2Ts per command is limited.
 //!
-//! `host/command.rs` sends commands, `host/read.rs` is how bytes become PDUs and answers,
-//! `host/data.rs` follows the data, `host/slots.rs` keeps the table. `target.rs` is the mirror.
+//! `host/command.rs` sends commands, `host/read.rs` parses PDUs and responses, `host/data.rs` moves
+//! data, and `host/slots.rs` is the table of commands. `target.rs` is the mirror.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1.
 
@@ -136,7 +135,7 @@ impl Host {
         }
     }
 
-    /// Opens the connection: ICReq.
+    /// Opens the connection with an ICReq.
     pub fn start<S: Sink>(&mut self, out: &mut S) {
         let request = InitializeRequest::new(0, self.wanted_digests(), self.limits.max_r2t);
         out.bytes(request.as_bytes());
@@ -163,8 +162,8 @@ impl Host {
         self.digests
     }
 
-    /// Completion of the last event, valid until the next bytes arrive. If the data said SUCCESS,
-    /// the completion is made here: success without a result.
+    /// Completion of the last event, valid until the next bytes arrive. If the data had the SUCCESS
+    /// flag, the machine builds the completion itself: success without a result.
     #[must_use]
     pub const fn entry(&self) -> &CompletionEntry {
         &self.entry

@@ -1,8 +1,8 @@
 //! NVMe over TCP: both sides of one connection as machines without I/O.
 //!
-//! [`pdu`] says where the bytes are, [`target`] and [`host`] what may follow what. Here stands what
-//! both sides share: how a fault becomes a violation, the checks of a header that do not depend on
-//! its kind, and how headers leave.
+//! [`pdu`] has the layouts. [`target`] and [`host`] have the rules of each side. This file has the
+//! parts that both sides share: conversion of faults to violations, the checks of a header that do
+//! not depend on its type, and the sending of headers.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1.
 
@@ -20,12 +20,12 @@ use self::pdu::{
 };
 use crate::{Breach, Crc32c, Sink, Violation};
 
-/// Why the peer ended the connection, as its terminate request says.
+/// Reason in the peer's terminate request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminateReason {
-    /// FES; [`Breach::from_fes`] says what it means.
+    /// FES. [`Breach::from_fes`] translates it.
     pub status: u16,
-    /// FEI: the offset of the field at fault, for some reasons.
+    /// FEI: for some reasons, the offset of the field at fault.
     pub information: u32,
 }
 
@@ -36,8 +36,7 @@ impl fmt::Display for TerminateReason {
     }
 }
 
-/// A broken rule before the header it stood in is quoted: small, because every step returns one or
-/// not.
+/// A violation without the header that it quotes. Small, because every step may return one.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     breach: Breach,
@@ -47,7 +46,7 @@ struct Fault {
 }
 
 impl Fault {
-    /// A field of the header, `offset` bytes from its start, has a wrong value.
+    /// A field of the header, `offset` bytes from its start, has an invalid value.
     fn field(offset: u32, found: impl Into<u64>, sentence: &'static str) -> Self {
         Self {
             breach: Breach::HeaderField,
@@ -57,7 +56,7 @@ impl Fault {
         }
     }
 
-    /// A field of the header asks for something legal that we have not.
+    /// A field of the header requests a legal feature that is not supported.
     fn unsupported(offset: u32, found: impl Into<u64>, sentence: &'static str) -> Self {
         Self {
             breach: Breach::Unsupported,
@@ -67,7 +66,7 @@ impl Fault {
         }
     }
 
-    /// This PDU may not come now.
+    /// The PDU is not allowed now.
     fn sequence(found: impl Into<u64>, sentence: &'static str) -> Self {
         Self {
             breach: Breach::Sequence,
@@ -77,7 +76,7 @@ impl Fault {
         }
     }
 
-    /// Data outside what was asked for.
+    /// Data outside the requested range.
     fn range(found: impl Into<u64>, sentence: &'static str) -> Self {
         Self {
             breach: Breach::DataRange,
@@ -87,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// More than was agreed.
+    /// More than the agreed limit.
     fn limit(found: impl Into<u64>, sentence: &'static str) -> Self {
         Self {
             breach: Breach::Limit,
@@ -97,7 +96,7 @@ impl Fault {
         }
     }
 
-    /// As what the owner of the machine gets, quoting the header.
+    /// The violation for the owner of the machine, with the quoted header.
     fn violation(self, header: &[u8]) -> Violation {
         Violation::new(self.breach, self.offset, self.sentence)
             .found(self.found)
@@ -105,19 +104,19 @@ impl Fault {
     }
 }
 
-/// The whole header of a PDU that was received in parts, for its digest or for a violation's quote.
+/// Whole header of a PDU that was received in parts, for its digest or for a violation's quote.
 struct WholeHeader {
     bytes: [u8; MAX_QUOTED_BYTES],
     length: usize,
 }
 
 impl WholeHeader {
-    /// From a common header and what followed it, of which only the header counts.
+    /// Joins a common header and the bytes behind it. Bytes behind the header's end are left out.
     fn new(common: &CommonHeader, rest: &[u8]) -> Self {
         Self::join(common, rest, &[])
     }
 
-    /// The same, where what followed came in two parts.
+    /// Joins a common header and two parts behind it.
     fn join(common: &CommonHeader, middle: &[u8], rest: &[u8]) -> Self {
         let mut whole = Self {
             bytes: [0; MAX_QUOTED_BYTES],
@@ -136,15 +135,15 @@ impl WholeHeader {
         &self.bytes[..self.length]
     }
 
-    /// As the structure of its kind; what was not received is zero.
+    /// The header as the structure of its type. Missing bytes are zero.
     fn parse<T: FromBytes>(&self) -> T {
         let (header, _) = T::read_from_prefix(&self.bytes).expect("no header is above 128 bytes");
         header
     }
 }
 
-/// The length field and the flags of ICReq and ICResp, which are a header without a digest; gives
-/// where it ends.
+/// Checks the length field and the flags of ICReq and ICResp, which have no digest. Returns the end
+/// of the header.
 fn check_initialize(common: &CommonHeader) -> Result<u32, Fault> {
     let (end, total) = (u32::from(common.header_bytes), common.total_bytes.get());
     if total != end {
@@ -164,7 +163,7 @@ fn check_initialize(common: &CommonHeader) -> Result<u32, Fault> {
     Ok(end)
 }
 
-/// The length field of a PDU that ends the connection; gives where its header ends.
+/// Checks the length field of a terminate request. Returns the end of its header.
 fn check_terminate(common: &CommonHeader) -> Result<u32, Fault> {
     let total = common.total_bytes.get();
     if (24..=MAX_TERMINATE_BYTES).contains(&total) {
@@ -177,7 +176,7 @@ fn check_terminate(common: &CommonHeader) -> Result<u32, Fault> {
     ))
 }
 
-/// HLEN is decided by the kind of PDU.
+/// Checks HLEN, which depends only on the type of the PDU.
 fn check_header_length(common: &CommonHeader) -> Result<(), Fault> {
     if common.pdu_type.header_bytes() == Some(common.header_bytes) {
         return Ok(());
@@ -189,7 +188,7 @@ fn check_header_length(common: &CommonHeader) -> Result<(), Fault> {
     ))
 }
 
-/// The digest flags must say what was agreed; `more` are the other flags that this kind of PDU has.
+/// Checks the digest flags against the agreed digests. `more`: other valid flags of this type.
 fn check_flags(
     common: &CommonHeader,
     digests: Digests,
@@ -218,8 +217,8 @@ fn check_flags(
     Ok(())
 }
 
-/// Data begins after the header and its digest, at a multiple of 4. More padding than was asked for
-/// does no harm.
+/// Checks that data begins after the header and its digest, at a multiple of 4. More padding than
+/// requested is harmless.
 fn check_data_offset(common: &CommonHeader, digests: Digests) -> Result<(), Fault> {
     let offset = common.data_offset;
     if u32::from(offset) < common.header_end(digests) || !offset.is_multiple_of(4) {
@@ -232,7 +231,7 @@ fn check_data_offset(common: &CommonHeader, digests: Digests) -> Result<(), Faul
     Ok(())
 }
 
-/// Compares a header with the digest that `after` begins with.
+/// Compares a header with the digest at the start of `after`.
 fn check_header_digest(header: &[u8], after: &[u8], crc32c: Crc32c) -> Result<(), Fault> {
     let found = after.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
     if found == Some(crc32c(header)) {
@@ -246,7 +245,7 @@ fn check_header_digest(header: &[u8], after: &[u8], crc32c: Crc32c) -> Result<()
     })
 }
 
-/// Sends a header, its digest, and the padding that its PDO leaves, as one piece.
+/// Sends a header, its digest, and the padding up to its PDO, as one piece.
 #[inline(always)]
 fn send_header<H: IntoBytes + Immutable + Copy, S: Sink>(
     header: H,
@@ -261,8 +260,8 @@ fn send_header<H: IntoBytes + Immutable + Copy, S: Sink>(
     send_padded(header, digests, crc32c, out);
 }
 
-/// A header by value: a reference to it would keep the one above in memory, where it is built of
-/// small fields and read in large ones, for which a processor waits.
+/// Sends a header with digest or padding. The header is passed by value: a reference would keep the
+/// caller's header in memory, where the processor waits when small writes precede large reads.
 #[inline(never)]
 fn send_padded<H: IntoBytes + Immutable + Copy, S: Sink>(
     header: H,
@@ -281,7 +280,7 @@ fn send_padded<H: IntoBytes + Immutable + Copy, S: Sink>(
     out.bytes(&padded[..end.max(usize::from(header[3]))]);
 }
 
-/// Sends the goodbye of one side.
+/// Sends the terminate request of one side.
 fn send_terminate<S: Sink>(pdu_type: PduType, violation: &Violation, out: &mut S) {
     let quoted = violation.header();
     let quoted_bytes = u8::try_from(quoted.len()).expect("a violation quotes at most 128 bytes");
@@ -292,7 +291,7 @@ fn send_terminate<S: Sink>(pdu_type: PduType, violation: &Violation, out: &mut S
     }
 }
 
-/// H2CTermReq and C2HTermReq at most: 24 bytes and the quote.
+/// Maximum length in bytes of H2CTermReq and C2HTermReq: 24 bytes and the quoted header.
 const MAX_TERMINATE_BYTES: u32 = 152;
-/// More than the largest PDO that an alignment can lead to (144), see `pdu::data_offset`.
+/// Exceeds the largest PDO of any alignment (144 bytes), see `pdu::data_offset`.
 const MAX_PADDED_HEADER_BYTES: usize = 256;

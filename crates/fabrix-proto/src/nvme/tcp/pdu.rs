@@ -1,8 +1,7 @@
-//! The PDUs of NVMe/TCP: headers, flags, where padding and digests lie, and the reasons for ending
-//! a connection.
+//! PDUs of NVMe/TCP: headers, flags, and the limits of their fields.
 //!
-//! Layout only: what all PDUs have in common, and where their data begins, is in `pdu/common.rs`.
-//! What a PDU may follow, and what is done with it, stands in `target.rs` and `host.rs`.
+//! Layout only. `pdu/common.rs` has the common header, and the position of data, padding and
+//! digests. `target.rs` and `host.rs` process the PDUs.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6 "NVMe/TCP PDU Definitions".
 
@@ -22,12 +21,12 @@ wire! {
         pub common: CommonHeader,
         /// PFV: version of the PDU formats, 0.
         pub format_version @ 8: U16,
-        /// HPDA: how the host wants the data of C2HData aligned, in units of 4 bytes, counted from
-        /// zero; 0..=31.
+        /// HPDA: alignment that the host requests for the data of C2HData, in units of 4 bytes,
+        /// counted from zero; 0..=31.
         pub host_alignment @ 10: u8,
-        /// DGST: `ENABLE_*`, the digests the host wants.
+        /// DGST: `ENABLE_*`, the digests that the host requests.
         pub digests @ 11: u8,
-        /// MAXR2T: how many R2Ts of one command may be outstanding, counted from zero.
+        /// MAXR2T: maximum number of outstanding R2Ts of one command, counted from zero.
         pub max_r2t @ 12: U32,
         reserved: [u8; 112],
     }
@@ -41,12 +40,11 @@ wire! {
         pub common: CommonHeader,
         /// PFV: version of the PDU formats, 0.
         pub format_version: U16,
-        /// CPDA: how the controller wants the data of CapsuleCmd and H2CData aligned, as HPDA.
+        /// CPDA: alignment that the controller requests for CapsuleCmd and H2CData, as HPDA.
         pub controller_alignment @ 10: u8,
-        /// DGST: `ENABLE_*`, the digests both sides use from now on.
+        /// DGST: `ENABLE_*`, the digests of both sides from now on.
         pub digests @ 11: u8,
-        /// MAXH2CDATA: the most data one H2CData may carry, in bytes; at least 4096, a multiple of
-        /// 4.
+        /// MAXH2CDATA: maximum data length of one H2CData in bytes; at least 4096, a multiple of 4.
         pub max_h2c_bytes @ 12: U32,
         reserved: [u8; 112],
     }
@@ -60,9 +58,9 @@ wire! {
     pub struct TerminateRequest: 24 bytes {
         /// CH.
         pub common: CommonHeader,
-        /// FES: why; a [`crate::Breach`] says what the numbers mean.
+        /// FES: reason; see [`crate::Breach`] for the values.
         pub status @ 8: U16,
-        /// FEI: more about it; the offset of the wrong field for some reasons.
+        /// FEI: for some reasons, the offset of the wrong field.
         pub information @ 10: U32,
         reserved: [u8; 10],
     }
@@ -89,7 +87,7 @@ wire! {
         pub entry @ 8: [u8; 16],
     }
 
-    /// H2CData and C2HData: a piece of a command's data follows.
+    /// H2CData and C2HData: header in front of a piece of a command's data.
     ///
     /// 24 bytes, little-endian.
     /// Source: NVMe/TCP Transport Specification, "Host To Controller Data Transfer PDU (H2CData)"
@@ -97,38 +95,38 @@ wire! {
     pub struct DataHeader: 24 bytes {
         /// CH.
         pub common: CommonHeader,
-        /// CCCID: whose data.
+        /// CCCID: command identifier of the data.
         pub command_id @ 8: U16,
-        /// TTAG of H2CData: quoted from the R2T. Reserved in C2HData.
+        /// TTAG of H2CData: the tag of the R2T. Reserved in C2HData.
         pub transfer_tag @ 10: U16,
-        /// DATAO: from the start of the command's data, in bytes.
+        /// DATAO: offset in bytes from the start of the command's data.
         pub offset_bytes @ 12: U32,
-        /// DATAL: the data in this PDU, in bytes.
+        /// DATAL: length of the data in this PDU, in bytes.
         pub data_bytes @ 16: U32,
         reserved: [u8; 4],
     }
 
-    /// R2T: the controller asks the host for one piece of a write's data.
+    /// R2T: the controller requests one piece of a write's data.
     ///
     /// 24 bytes, little-endian.
     /// Source: NVMe/TCP Transport Specification, "Ready to Transfer PDU (R2T)".
     pub struct R2tHeader: 24 bytes {
         /// CH.
         pub common: CommonHeader,
-        /// CCCID: whose data.
+        /// CCCID: command identifier of the data.
         pub command_id: U16,
-        /// TTAG: quoted back by every H2CData.
+        /// TTAG: tag that every H2CData repeats.
         pub transfer_tag @ 10: U16,
-        /// R2TO: from the start of the command's data, in bytes.
+        /// R2TO: offset in bytes from the start of the command's data.
         pub offset_bytes @ 12: U32,
-        /// R2TL: how much is asked for, in bytes.
+        /// R2TL: length of the requested data in bytes.
         pub data_bytes @ 16: U32,
         reserved: [u8; 4],
     }
 }
 
 impl InitializeRequest {
-    /// An ICReq; `max_r2t` is a plain count here.
+    /// An ICReq. `max_r2t` is a plain count here.
     #[must_use]
     pub fn new(host_alignment: u8, digests: Digests, max_r2t: u32) -> Self {
         Self {
@@ -158,7 +156,7 @@ impl InitializeResponse {
 }
 
 impl TerminateRequest {
-    /// An H2CTermReq or C2HTermReq behind which `quoted_bytes` of the offending header follow.
+    /// An H2CTermReq or C2HTermReq in front of `quoted_bytes` of the offending header.
     #[must_use]
     pub fn new(pdu_type: PduType, status: u16, information: u32, quoted_bytes: u8) -> Self {
         let mut common = CommonHeader::bare(pdu_type, 24);
@@ -173,7 +171,7 @@ impl TerminateRequest {
 }
 
 impl DataHeader {
-    /// An H2CData or C2HData, as `common` says; the length of its data is `data_bytes`.
+    /// An H2CData or C2HData with this common header and `data_bytes` of data.
     #[must_use]
     pub const fn new(
         common: CommonHeader,
@@ -214,10 +212,10 @@ impl R2tHeader {
     }
 }
 
-/// The smallest MAXH2CDATA a controller may name, in bytes.
+/// Smallest valid MAXH2CDATA in bytes.
 pub const MIN_MAX_H2C_BYTES: u32 = 4096;
-/// The most of an offending header that a terminate request quotes, in bytes.
+/// Maximum length in bytes of the header that a terminate request quotes.
 pub const MAX_QUOTED_BYTES: usize = 128;
-/// In-capsule data of the admin queue and of every fabrics command may be this long whatever IOCCSZ
-/// says, in bytes.
+/// Maximum in-capsule data of the admin queue and of every Fabrics command in bytes, independent of
+/// IOCCSZ.
 pub const ADMIN_IN_CAPSULE_BYTES: u32 = 8192;

@@ -1,23 +1,24 @@
-//! The controller's side of one NVMe/TCP connection: capsules in, R2T and data out, answers.
+//! Controller side of one NVMe/TCP connection: capsules, R2T, data in both directions, responses.
 //!
-//! It knows PDUs, the slots of the commands in progress, and how much of each write was asked for.
-//! It touches neither the socket nor the data: it names where data goes (`want`) and where it is
-//! taken from (`Sink`). What a command means, and whether this host may send it, is the adapter's
-//! business; a few answers are given here because the command never becomes one: a command id in
-//! use, a transfer above the limit.
+//! The machine tracks PDUs, the slots of the commands in progress, and the requested data of each
+//! write. Sockets and user data are outside: the machine names the destination (`want`) and the
+//! source (`Sink`) of data. The owner of the connection interprets commands and checks permissions.
+//! The machine answers only capsules that never become commands: a command id in use, or a transfer
+//! above the limit.
 //!
-//! The life of a slot: `Command` hands the claim on it to the adapter, which may `fetch` a write's
-//! data once, and answers. An answer given while data is still on its way waits until that data has
-//! arrived (a host frees the memory it is sending from when the answer comes): `answer` returns
-//! `false` then, and `Released` follows.
+//! The life of a slot: `Command` hands the claim on the slot to the owner, which may call `fetch`
+//! once for a write's data, and answers. A host frees its send buffer when the answer comes, so an
+//! answer waits until outstanding data has arrived: `answer` then returns `false`, and `Released`
+//! follows.
 //!
-//! In-capsule data comes in two ways. Little of it is taken where it lies, and then the command is
-//! an event with its data. More of it follows its event, `Fetch`, as if an R2T had asked for it:
-//! the adapter gives it its place before it arrives.
+//! In-capsule data comes in two ways. Up to 8 KiB is read in the receive buffer, and the command is
+//! one event with its data. More data follows its event, `Fetch`, as if an R2T had requested it:
+//! the owner provides the memory before the data arrives.
 //!
-//! `target/read.rs` is how bytes become PDUs, `target/command.rs` how a capsule becomes a command,
-//! `target/capsule.rs` decides what it moves, `target/data.rs` follows the data, `target/answer.rs`
-//! answers, `target/slots.rs` keeps the table. `host.rs` is the mirror.
+//! `target/read.rs` parses PDUs, `target/command.rs` turns capsules into commands,
+//! `target/capsule.rs` decides on their data movement, `target/data.rs` moves data,
+//! `target/answer.rs` answers, and `target/slots.rs` is the table of commands. `host.rs` is the
+//! mirror.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1.
 
@@ -39,7 +40,7 @@ use crate::nvme::queue::ControllerEvent;
 use crate::nvme::spec::SubmissionEntry;
 use crate::{Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 
-/// Limits of one connection. The adapter sets them before the first byte arrives.
+/// Limits of one connection. The owner sets them before the first byte arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLimits {
     /// Maximum number of commands in progress: at least 1, and at least the queue's size. One more
@@ -61,8 +62,8 @@ pub struct TargetLimits {
     pub header_digest_allowed: bool,
     /// Whether data digests are used when the host requests them.
     pub data_digest_allowed: bool,
-    /// Whether a read may end with its data (SUCCESS) instead of a CapsuleResp, where the standard
-    /// allows it.
+    /// Whether a read may end with the SUCCESS flag in its data instead of a CapsuleResp, where the
+    /// standard allows it.
     pub success_flag: bool,
 }
 

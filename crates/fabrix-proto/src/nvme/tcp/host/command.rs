@@ -1,4 +1,4 @@
-//! Commands on their way out: a capsule, with the data of a write where it fits.
+//! Sending of commands: a capsule, with the data of a write if it fits.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Command Capsules".
 
@@ -13,11 +13,11 @@ use crate::nvme::tcp::pdu::{ADMIN_IN_CAPSULE_BYTES, CommandHeader, CommonHeader,
 use crate::{Sink, Slot};
 
 impl Host {
-    /// Sends a command and keeps it in `slot`, which must be free; the command id and the SGL are
-    /// filled in here.
+    /// Sends a command and keeps it in `slot`, which must be free. Fills in the command id and the
+    /// SGL.
     ///
-    /// `false`, and nothing sent: the connection is not ready or is over, or the slot is in use or
-    /// does not exist.
+    /// Returns `false` and sends nothing if the connection is not ready or is over, or if the slot
+    /// is in use or does not exist.
     #[inline(always)]
     pub fn command<S: Sink>(
         &mut self,
@@ -85,7 +85,7 @@ impl Host {
     }
 }
 
-/// A controller that offers more in-capsule data than this gets no more in one capsule.
+/// Limit of in-capsule data in bytes, for controllers that offer more.
 const MAX_IN_CAPSULE_BYTES: u32 = 1 << 20;
 /// PSDT in the flags byte of an entry.
 const PSDT_MASK: u8 = 0b1100_0000;

@@ -1,10 +1,9 @@
 //! Data of one connection, on the host's side: R2T and H2CData in one direction, C2HData in the
 //! other.
 //!
-//! The rule that everything here serves: the controller gets no byte of a write twice or from
-//! outside it, and puts none outside a read. What R2Ts ask for waits until it is handed out, in
-//! their order: [`Granted`]. No more of them may wait for a command than MAXR2T allows, and what
-//! waits goes with its command.
+//! The controller gets no byte of a write twice or from outside the write, and stores no byte
+//! outside a read. Data that R2Ts have requested waits in [`Granted`] entries, in the R2Ts' order.
+//! MAXR2T limits the entries of one command. The entries of a command end with the command.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
@@ -21,7 +20,7 @@ use crate::nvme::tcp::{self, Fault};
 use crate::{Sink, Slot};
 
 impl Host {
-    /// C2HData: the next piece of a read's data.
+    /// Processes a C2HData: the next piece of a read's data.
     #[inline(always)]
     pub(super) fn controller_data(&mut self, head: &[u8]) -> Result<Option<HostEvent>, Fault> {
         let header = DataHeader::read_from_bytes(head).expect("24 bytes");
@@ -86,7 +85,7 @@ impl Host {
         Ok(())
     }
 
-    /// A piece of a read's data is in the slot; the last may be the answer too.
+    /// Counts a piece of a read that is in the slot. The last piece may complete the command.
     #[inline(always)]
     pub(super) fn data_arrived(
         &mut self,
@@ -106,7 +105,7 @@ impl Host {
         Some(self.complete(slot, entry))
     }
 
-    /// R2T: the next piece of a write's data may be sent.
+    /// Processes an R2T: queues the next piece of a write's data.
     pub(super) fn ready_to_transfer(&mut self, head: &[u8]) -> Result<Option<HostEvent>, Fault> {
         let header = R2tHeader::read_from_bytes(head).expect("24 bytes");
         let (offset, bytes) = (header.offset_bytes.get(), header.data_bytes.get());
@@ -158,8 +157,8 @@ impl Host {
         Ok(None)
     }
 
-    /// The next H2CData of what R2Ts have asked for: as much as MAXH2CDATA allows, the last of an
-    /// R2T says so.
+    /// Sends the next H2CData for the oldest R2T: at most MAXH2CDATA bytes. The last PDU of an R2T
+    /// has the LAST flag.
     #[inline(never)]
     pub(super) fn next_data<S: Sink>(&mut self, out: &mut S) -> u32 {
         let Some(granted) = self.granted.front_mut() else {
@@ -192,8 +191,8 @@ impl Host {
         bytes
     }
 
-    /// A command is answered whose data was asked for and not all handed out: the rest is not sent
-    /// any more.
+    /// Discards the unsent data of a command that is answered early. A success would be a
+    /// violation: the controller cannot have all data.
     #[inline(never)]
     pub(super) fn take_back(&mut self, slot: Slot, succeeds: bool) -> Result<(), Fault> {
         let command = self.slots.at(slot);
@@ -208,7 +207,7 @@ impl Host {
         Ok(())
     }
 
-    /// The command in progress that a PDU about data names.
+    /// The command in progress of a data PDU's command id.
     #[inline(always)]
     fn in_progress(
         &mut self,
@@ -223,7 +222,7 @@ impl Host {
     }
 }
 
-/// What an R2T asked for and was not handed out yet.
+/// Data that an R2T has requested and that is not sent yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted {
     slot: Slot,
@@ -232,12 +231,12 @@ pub(super) struct Granted {
     bytes: u32,
 }
 
-/// How many R2Ts a command of so many bytes can need, of a controller that takes at least 4096 at a
-/// time as MAXH2CDATA promises: without this bound, R2Ts for 4 bytes each would make us send seven
-/// times the data.
+/// Maximum number of R2Ts for a command of this length. The smallest MAXH2CDATA is 4096 bytes, so
+/// an honest controller requests at least that much at a time. Without this limit, R2Ts for 4 bytes
+/// would make the host send seven times the data.
 fn most_r2ts(bytes: u32) -> u32 {
     bytes / MIN_MAX_H2C_BYTES + 2
 }
 
-/// MAXH2CDATA may be up to 4 GiB; a piece is never above this, so that PLEN can say it.
+/// Maximum data of one PDU in bytes. MAXH2CDATA may be up to 4 GiB, which exceeds PLEN.
 const MAX_PIECE_BYTES: u32 = 1 << 30;

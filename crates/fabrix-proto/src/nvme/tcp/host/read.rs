@@ -1,7 +1,6 @@
-//! How bytes become PDUs: what may come when, how long it is, whether its header is whole; and
-//! answers.
+//! Parsing of PDUs: their order, lengths and header digests; and responses.
 //!
-//! It knows lengths, flags and digests of headers; what moves data stands in `data`.
+//! This file knows lengths, flags and digests of headers. `data` processes the PDUs that move data.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Transport Specific Message Structure".
 
@@ -19,7 +18,7 @@ use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
 use crate::{Slot, Violation};
 
 impl Host {
-    /// Checks what the first 24 bytes of a PDU decide, and acts on it if that is the whole header.
+    /// Checks the first 24 bytes of a PDU, and processes them if they are the whole header.
     #[inline(always)]
     pub(super) fn head(&mut self, head: &[u8]) -> Result<Option<HostEvent>, Fault> {
         let start: &[u8; COMMON_BYTES] = head.first_chunk().expect("the driver obeys want()");
@@ -38,7 +37,7 @@ impl Host {
         Ok(None)
     }
 
-    /// The whole header is there, the end of it in a piece of its own.
+    /// Processes a header whose end has arrived in a piece of its own.
     #[inline(never)]
     pub(super) fn rest(&mut self, rest: &[u8]) -> Result<Consumed<HostEvent>, Violation> {
         let head = self.head;
@@ -51,7 +50,7 @@ impl Host {
         Ok(Consumed { bytes, event })
     }
 
-    /// A common header other than the last that passed.
+    /// Checks a common header that differs from the last one that passed.
     #[inline(never)]
     fn check_new(&mut self, common: CommonHeader) -> Result<usize, Fault> {
         let end = self.check_common(&common)?;
@@ -61,8 +60,8 @@ impl Host {
         Ok(end)
     }
 
-    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides
-    /// by does not change once the connection is initialized.
+    /// Checks the first 8 bytes of a PDU, and returns the end of its header. The result depends
+    /// only on these bytes once the connection is initialized.
     fn check_common(&self, common: &CommonHeader) -> Result<usize, Fault> {
         self.check_sequence(common.pdu_type)?;
         tcp::check_header_length(common)?;
@@ -75,7 +74,7 @@ impl Host {
         Ok(end as usize)
     }
 
-    /// Which PDU may come when: ICResp first and once, then the others; the goodbye at any time.
+    /// Checks the order of PDUs: ICResp first and once, then the others. C2HTermReq at any time.
     fn check_sequence(&self, pdu_type: PduType) -> Result<(), Fault> {
         let fault = match (pdu_type, self.initialized) {
             (PduType::CONTROLLER_TERMINATE, _)
@@ -95,7 +94,7 @@ impl Host {
         Err(fault)
     }
 
-    /// CapsuleResp and R2T are a header and its digest.
+    /// Checks CapsuleResp and R2T, which consist of a header and its digest.
     fn check_plain_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
         if total != end {
@@ -109,14 +108,14 @@ impl Host {
         Ok(end)
     }
 
-    /// Where the data begins in a C2HData; PLEN is compared with DATAL in `act`.
+    /// Start of the data in a C2HData. `act` compares PLEN with DATAL.
     fn check_data_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         tcp::check_flags(common, self.digests, true, FLAG_LAST | FLAG_SUCCESS)?;
         tcp::check_data_offset(common, self.digests)?;
         Ok(u32::from(common.data_offset))
     }
 
-    /// The whole header is there: `head` its first 24 bytes, `rest` what lies behind.
+    /// Processes a whole header: `head` has its first 24 bytes, `rest` the bytes behind them.
     #[inline(always)]
     pub(super) fn act(
         &mut self,
@@ -138,7 +137,7 @@ impl Host {
         }
     }
 
-    /// ICResp: what both sides use from now on, if we can live with it.
+    /// Processes an ICResp: adopts the controller's parameters if the host supports them.
     fn initialized(
         &mut self,
         common: &CommonHeader,
@@ -180,7 +179,7 @@ impl Host {
         Ok(HostEvent::Ready)
     }
 
-    /// CapsuleResp: the answer to a command in progress, once.
+    /// Completes the command in progress that a CapsuleResp names.
     #[inline(always)]
     fn response(&mut self, head: &[u8]) -> Result<HostEvent, Fault> {
         let header = ResponseHeader::read_from_bytes(head).expect("24 bytes");
@@ -209,7 +208,7 @@ impl Host {
         HostEvent::Terminated
     }
 
-    /// Frees a slot and says how its command ended.
+    /// Frees a slot and returns the event of its command's end.
     #[inline(always)]
     pub(super) fn complete(&mut self, slot: Slot, entry: CompletionEntry) -> HostEvent {
         let Command { moved, intact, .. } = self.slots.free(slot);

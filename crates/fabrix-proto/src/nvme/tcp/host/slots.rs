@@ -1,30 +1,30 @@
-//! The commands in progress of one connection, on the host's side.
+//! Commands in progress of one connection, on the host's side.
 //!
-//! A table of fixed size: nothing is allocated after it was made. A command id is a slot and a
-//! generation, so that what comes late for the command before it is nobody's. It does not know
-//! PDUs.
+//! The table has a fixed size and allocates only when it is made. A command id consists of a slot
+//! and a generation, so that a late PDU of the slot's earlier command matches no command. PDUs are
+//! unknown here.
 
 use alloc::boxed::Box;
 
 use crate::Slot;
 
-/// One slot.
+/// One slot and its command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Command {
     in_use: bool,
-    /// Slot and generation: the next command in this slot has another id.
+    /// Slot and generation. The next command in this slot has another id.
     pub(super) command_id: u16,
     generation: u16,
     pub(super) direction: Direction,
-    /// How much data the command has.
+    /// Length of the command's data in bytes.
     pub(super) bytes: u32,
-    /// How much of it has been received, or asked for.
+    /// Bytes that were received, or requested by R2Ts.
     pub(super) moved: u32,
-    /// R2Ts so far.
+    /// Number of R2Ts so far.
     pub(super) r2ts: u32,
-    /// Those whose data was not all handed out.
+    /// Number of R2Ts with unsent data.
     pub(super) r2ts_waiting: u32,
-    /// The controller has said LAST.
+    /// True after a C2HData with the LAST flag.
     pub(super) last: bool,
     pub(super) intact: bool,
 }
@@ -33,7 +33,7 @@ pub(super) struct Command {
 pub(super) enum Direction {
     #[default]
     None,
-    /// By R2T; in-capsule data has already left.
+    /// By R2T. In-capsule data has been sent with the command.
     Write,
     Read,
 }
@@ -42,7 +42,7 @@ pub(super) enum Direction {
 pub(super) struct SlotTable {
     commands: Box<[Command]>,
     in_use: usize,
-    /// How many low bits of a command id are the slot.
+    /// Number of low bits of a command id that are the slot.
     slot_bits: u32,
 }
 
@@ -56,12 +56,12 @@ impl SlotTable {
         }
     }
 
-    /// How many slots are in use.
+    /// Number of slots in use.
     pub(super) fn in_use(&self) -> usize {
         self.in_use
     }
 
-    /// Takes a free slot and gives its command an id that differs from the last one there.
+    /// Occupies a free slot. Its command gets an id that differs from the last id of the slot.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
@@ -96,7 +96,7 @@ impl SlotTable {
         Some(command.command_id)
     }
 
-    /// The slot of a command in progress with this id; an id of an earlier generation is nobody's.
+    /// Slot of the command in progress with this id. Ids of earlier generations match no command.
     #[inline(always)]
     pub(super) fn find(&self, command_id: u16) -> Option<Slot> {
         let slot = command_id & slot_mask(self.slot_bits);
@@ -104,12 +104,12 @@ impl SlotTable {
         (command.in_use && command.command_id == command_id).then_some(Slot(slot))
     }
 
-    /// The command of a slot that `find` has found, or whose data is on its way.
+    /// Command of a slot that `find` has returned, or whose data is arriving.
     pub(super) fn at(&mut self, slot: Slot) -> &mut Command {
         &mut self.commands[usize::from(slot.0)]
     }
 
-    /// Frees a slot, and gives what was in it.
+    /// Frees a slot, and returns its command.
     #[inline(always)]
     pub(super) fn free(&mut self, slot: Slot) -> Command {
         let command = self.at(slot);
@@ -120,8 +120,7 @@ impl SlotTable {
     }
 }
 
-/// The generation after `generation`, skipping the one that would make the command id 0xFFFF, which
-/// NVMe reserves.
+/// Next generation. Skips the one that would make the command id 0xFFFF, which NVMe reserves.
 fn next_generation(generation: u16, slot: Slot, slot_bits: u32) -> u16 {
     let largest = u16::MAX >> slot_bits;
     let next = if generation >= largest {
@@ -140,5 +139,5 @@ fn slot_mask(slot_bits: u32) -> u16 {
     (1 << slot_bits) - 1
 }
 
-/// Four bits of each command id are left for the generation.
+/// Maximum number of slots. Four bits of each command id remain for the generation.
 pub(super) const MAX_SLOTS: u16 = 4096;

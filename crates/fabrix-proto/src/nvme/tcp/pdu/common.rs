@@ -1,8 +1,7 @@
-//! What every PDU of NVMe/TCP begins with: its kind, its flags, its lengths, and where its data
-//! begins.
+//! Common header of all PDUs of NVMe/TCP: type, flags, lengths, and position of the data.
 //!
-//! Layout, with two small calculations that both sides share (where data begins, how long a PDU
-//! is).
+//! Layout, with two small calculations that both sides share: the start of the data, and the length
+//! of a PDU.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6 "NVMe/TCP PDU Definitions".
 
@@ -11,32 +10,31 @@ use zerocopy::byteorder::little_endian::U32;
 use crate::Pass;
 
 wire! {
-    /// The kind of a PDU, its first byte. Open: a peer may send any value.
+    /// Type of a PDU, its first byte. Open: a peer may send any value.
     pub struct PduType(pub u8);
 }
 
 impl PduType {
-    /// ICReq: the host's first PDU, its wishes for the connection.
+    /// ICReq: first PDU of the host, with its requests for the connection.
     pub const INITIALIZE_REQUEST: Self = Self(0x00);
-    /// ICResp: the controller's first PDU, what both sides now use.
+    /// ICResp: first PDU of the controller, with the agreed parameters.
     pub const INITIALIZE_RESPONSE: Self = Self(0x01);
-    /// H2CTermReq: the host ends the connection and says why.
+    /// H2CTermReq: the host ends the connection, with a reason.
     pub const HOST_TERMINATE: Self = Self(0x02);
-    /// C2HTermReq: the controller ends the connection and says why.
+    /// C2HTermReq: the controller ends the connection, with a reason.
     pub const CONTROLLER_TERMINATE: Self = Self(0x03);
     /// CapsuleCmd: a submission entry, with or without data.
     pub const COMMAND: Self = Self(0x04);
     /// CapsuleResp: a completion entry.
     pub const RESPONSE: Self = Self(0x05);
-    /// H2CData: a piece of a write's data that the controller has asked for.
+    /// H2CData: a piece of a write's data that the controller has requested.
     pub const HOST_DATA: Self = Self(0x06);
     /// C2HData: a piece of a read's data.
     pub const CONTROLLER_DATA: Self = Self(0x07);
-    /// R2T: the controller asks for a piece of a write's data.
+    /// R2T: the controller requests a piece of a write's data.
     pub const READY_TO_TRANSFER: Self = Self(0x09);
 
-    /// The length that the header of this PDU must have (HLEN), in bytes; `None` for an unknown
-    /// kind.
+    /// Required header length (HLEN) of this type in bytes. `None` for an unknown type.
     #[must_use]
     pub const fn header_bytes(self) -> Option<u8> {
         match self {
@@ -57,7 +55,7 @@ impl PduType {
 pub const FLAG_HEADER_DIGEST: u8 = 1 << 0;
 /// FLAGS: a data digest follows the data (DDGSTF).
 pub const FLAG_DATA_DIGEST: u8 = 1 << 1;
-/// FLAGS of H2CData and C2HData: the last PDU of this transfer (LAST_PDU).
+/// FLAGS of H2CData and C2HData: last PDU of this transfer (LAST_PDU).
 pub const FLAG_LAST: u8 = 1 << 2;
 /// FLAGS of C2HData: the command succeeded and no CapsuleResp follows (SUCCESS).
 pub const FLAG_SUCCESS: u8 = 1 << 3;
@@ -68,27 +66,26 @@ pub const ENABLE_HEADER_DIGEST: u8 = 1 << 0;
 pub const ENABLE_DATA_DIGEST: u8 = 1 << 1;
 
 wire! {
-    /// What every PDU begins with (CH).
+    /// Common header of all PDUs (CH).
     ///
     /// 8 bytes, little-endian.
     /// Source: NVMe/TCP Transport Specification, "PDU Common Header (CH)".
     pub struct CommonHeader: COMMON_BYTES bytes {
         /// PDU-Type.
         pub pdu_type: PduType,
-        /// FLAGS: `FLAG_*`, by kind.
+        /// FLAGS: `FLAG_*`, by type.
         pub flags: u8,
-        /// HLEN: the header without its digest, in bytes.
+        /// HLEN: length of the header without its digest, in bytes.
         pub header_bytes @ 2: u8,
-        /// PDO: where the data begins, in bytes from the first byte of the PDU.
+        /// PDO: start of the data, in bytes from the first byte of the PDU.
         pub data_offset @ 3: u8,
-        /// PLEN: the whole PDU with digests, padding and data, in bytes.
+        /// PLEN: length of the PDU with digests, padding and data, in bytes.
         pub total_bytes @ 4: U32,
     }
 }
 
 impl CommonHeader {
-    /// The common header of a PDU of this kind without data; an unknown kind counts as 24 bytes
-    /// long.
+    /// Common header of a PDU without data. An unknown type counts as 24 bytes long.
     #[must_use]
     pub fn without_data(pdu_type: PduType, digests: Digests) -> Self {
         let mut header = Self::bare(pdu_type, pdu_type.header_bytes().unwrap_or(24));
@@ -99,10 +96,9 @@ impl CommonHeader {
         header
     }
 
-    /// The common header of a PDU of this kind with `data_bytes` of data, aligned as the receiver's
-    /// HPDA or CPDA asks.
+    /// Common header of a PDU with `data_bytes` of data, aligned by the receiver's HPDA or CPDA.
     ///
-    /// `None` when the PDU would be longer than PLEN can say.
+    /// `None` if the length of the PDU exceeds PLEN.
     #[must_use]
     #[inline(always)]
     pub fn with_data(
@@ -121,7 +117,7 @@ impl CommonHeader {
         Some(header)
     }
 
-    /// One without data, digests and flags.
+    /// A common header without data, digests and flags.
     pub(super) fn bare(pdu_type: PduType, header_bytes: u8) -> Self {
         Self {
             pdu_type,
@@ -132,14 +128,14 @@ impl CommonHeader {
         }
     }
 
-    /// Where the header and its digest end, in bytes.
+    /// End of the header and its digest, in bytes.
     #[must_use]
     pub fn header_end(&self, digests: Digests) -> u32 {
         u32::from(self.header_bytes) + digests.header_bytes()
     }
 }
 
-/// Which digests a connection uses.
+/// Digests of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     /// CRC32C over each header (HDGST).
@@ -149,13 +145,13 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// What is computed over the data of a PDU.
+    /// Computation over the data of a PDU.
     #[must_use]
     pub const fn pass(self) -> Pass {
         Pass::of_digest(self.data)
     }
 
-    /// From the DGST byte of ICReq or ICResp; reserved bits are not looked at.
+    /// Digests of the DGST byte of ICReq or ICResp. Reserved bits are ignored.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Self {
         Self {
@@ -171,24 +167,24 @@ impl Digests {
             | (if self.data { ENABLE_DATA_DIGEST } else { 0 })
     }
 
-    /// What the header digest adds to a PDU, in bytes.
+    /// Length of the header digest in bytes, or zero without one.
     #[must_use]
     pub const fn header_bytes(self) -> u32 {
         if self.header { DIGEST_BYTES } else { 0 }
     }
 
-    /// What the data digest adds to a PDU that has data, in bytes.
+    /// Length of the digest behind a PDU's data in bytes, or zero without one.
     #[must_use]
     pub const fn data_bytes(self) -> u32 {
         if self.data { DIGEST_BYTES } else { 0 }
     }
 }
 
-/// Where data begins in a PDU (PDO): after the header and its digest, rounded up to the receiver's
-/// alignment.
+/// Start of the data in a PDU (PDO): the end of the header and its digest, rounded up to the
+/// receiver's alignment.
 ///
-/// `alignment` is HPDA or CPDA as on the wire: units of 4 bytes, counted from zero. Above the
-/// standard's 31 it counts as 31, so that the answer always fits.
+/// `alignment` is HPDA or CPDA as on the wire: units of 4 bytes, counted from zero. Values above
+/// the standard's 31 count as 31, so that the result always fits.
 /// Source: NVMe/TCP Transport Specification, "PDU Data Offset", "PDU Padding".
 #[must_use]
 pub const fn data_offset(header_bytes: u8, header_digest: bool, alignment: u8) -> u8 {
@@ -199,18 +195,18 @@ pub const fn data_offset(header_bytes: u8, header_digest: bool, alignment: u8) -
     };
     let end = header_bytes.saturating_add(if header_digest { 4 } else { 0 });
     if units == 0 && end.is_multiple_of(4) {
-        // As nearly every receiver asks, and every header is: nothing to divide.
+        // The usual case: nearly all receivers request no alignment. No division.
         return end;
     }
     let step = (units + 1) * 4;
     end.div_ceil(step).saturating_mul(step)
 }
 
-/// The length of the common header, in bytes.
+/// Length of the common header in bytes.
 pub const COMMON_BYTES: usize = 8;
-/// The length of a digest, in bytes.
+/// Length of a digest in bytes.
 pub const DIGEST_BYTES: u32 = 4;
-/// The largest HPDA or CPDA.
+/// Largest HPDA or CPDA.
 pub const MAX_ALIGNMENT: u8 = 31;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Answers: a read's data, a response, or both; now, or when data that is on its way has arrived.
+//! Answers: a read's data, a response, or both. An answer may wait for outstanding data.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Response Capsules" and "SUCCESS flag".
 
@@ -12,17 +12,16 @@ use crate::nvme::tcp::pdu::{CommonHeader, PduType, ResponseHeader};
 use crate::{Sink, Slot};
 
 impl Target {
-    /// Answers a command: `data_bytes` of the slot's data from its start, then the completion where
-    /// one is needed.
+    /// Answers a command: sends `data_bytes` of the slot's data from its start, then the completion
+    /// if one is needed. Fills in the command id and SQHD of `entry`.
     ///
-    /// The command id and SQHD of `entry` are filled in here. The slot is free, and the answer is
-    /// in `out`, when this returns `true`. `false`: granted data is still arriving; the machine
-    /// keeps the answer and the slot, swallows that data (`want` goes on naming the slot), and
-    /// `Released` says when it is over. A slot that is not the adapter's to answer gives `false`
-    /// and nothing else. For an event request that was forgotten the slot is free as after
-    /// any answer, but nothing is sent.
+    /// Returns `true` if the slot is free and the answer is in `out`. Returns `false` if granted
+    /// data is still arriving: the machine keeps the answer and the slot, discards that data
+    /// (`want` still names the slot), and `Released` follows. A slot without an unanswered command
+    /// returns `false` without any other effect. For a forgotten event request, the slot is freed
+    /// as usual, but nothing is sent.
     ///
-    /// `data_bytes` above what the host expects is our own mistake; no more than expected is sent.
+    /// `data_bytes` above the host's expected length is a bug of the caller. The rest is not sent.
     #[inline(always)]
     pub fn answer<S: Sink>(
         &mut self,
@@ -61,16 +60,15 @@ impl Target {
         }
     }
 
-    /// The host waits for no event any more: what answers its event requests is not sent.
+    /// Suppresses the answers to all event requests in progress.
     ///
-    /// To be called when it shuts the controller down. It need not be told then, and SPDK's host
-    /// takes such an answer for one to nothing, and ends the connection.
+    /// The owner calls this when the host shuts the controller down. The host needs no answers
+    /// then. SPDK's host does not expect one, and ends the connection.
     pub fn forget_event_requests(&mut self) {
         self.slots.forget_event_requests();
     }
 
-    /// Sends what answers a command: `data`, a response, or both. After the end of the connection,
-    /// nothing.
+    /// Sends `data`, a response, or both, unless the connection is over.
     #[inline(always)]
     pub(super) fn complete<S: Sink>(
         &mut self,
@@ -93,10 +91,10 @@ impl Target {
         }
     }
 
-    /// SQHD as it is after this answer: with each, the host may send one command more.
+    /// Advances SQHD for an answer, and returns it. The host may send one more command then.
     ///
-    /// It advances when a command ends rather than when it arrives, so that the queue's size also
-    /// bounds the commands in progress.
+    /// SQHD advances when a command ends, and not when it arrives. The queue's size therefore
+    /// limits the commands in progress too.
     fn advance_sq_head(&mut self) -> u16 {
         if !self.flow_control {
             return u16::MAX;
@@ -106,7 +104,7 @@ impl Target {
         self.sq_head
     }
 
-    /// SUCCESS says "status 0" and cannot say a result; and with flow control SQHD would be lost.
+    /// Whether the SUCCESS flag can replace the response: it has no result, and no SQHD.
     fn success_flag_fits(&self, entry: &CompletionEntry) -> bool {
         self.limits.success_flag
             && !self.flow_control

@@ -1,9 +1,8 @@
-//! What a command capsule means for the transport: where its data is, how much, and in which
-//! direction.
+//! Data movement of a command capsule: place, length and direction of the data.
 //!
-//! Pure: the entry and the length of the PDU go in, a decision comes out. It knows the data
-//! direction coded in the opcode and the descriptors that NVMe/TCP allows, nothing else about any
-//! command.
+//! No side effects: the entry and the length of the PDU go in, a decision comes out. This file
+//! knows the data direction in the opcode and the descriptors that NVMe/TCP allows, and nothing
+//! else about commands.
 //!
 //! Source: NVM Express Base Specification 2.1, "Opcode" (data transfer bits) and "Scatter Gather
 //! List (SGL)"; NVMe/TCP Transport Specification, "Data Transfer".
@@ -13,31 +12,31 @@ use crate::nvme::spec::{Direction, SglKind, Status, SubmissionEntry};
 use crate::nvme::tcp::Fault;
 use crate::nvme::tcp::pdu::ADMIN_IN_CAPSULE_BYTES;
 
-/// What the capsule's limits are.
+/// Limits of a capsule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CapsuleLimits {
-    /// The most in-capsule data of this command, in bytes.
+    /// Maximum in-capsule data of this command in bytes.
     pub(super) in_capsule_bytes: u32,
-    /// The most data of any command, in bytes.
+    /// Maximum data of any command in bytes.
     pub(super) max_data_bytes: u32,
 }
 
-/// What is to be done with a capsule that breaks no rule of the transport.
+/// Decision on a capsule that is valid for the transport.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
-    /// It is a command for the adapter.
+    /// Hand the command to the owner of the connection.
     Run(Transfer),
-    /// It is answered with this status and not run.
+    /// Answer the command with this status. It is not executed.
     Refuse(Status),
 }
 
-/// Decides what a command moves, from its entry and the in-capsule data that its PDU carries.
+/// Decides on a command's data movement, from its entry and the in-capsule data of its PDU.
 ///
-/// A command whose opcode moves no data, and whose capsule carries none, may have any descriptor:
-/// hosts differ in what they leave there.
+/// A command whose opcode moves no data, and whose capsule contains none, may have any descriptor:
+/// hosts leave different values there.
 ///
-/// Errors: a fault when descriptor and PDU contradict each other, or the descriptor is of a kind
-/// whose data cannot be found, so that the stream behind this capsule cannot be trusted.
+/// Errors: descriptor and PDU contradict each other, or the descriptor has a type whose data cannot
+/// be found. The byte stream behind this capsule cannot be trusted then.
 #[inline(always)]
 pub(super) fn classify(
     entry: &SubmissionEntry,
@@ -64,8 +63,8 @@ pub(super) fn classify(
     }
 }
 
-/// The most in-capsule data a command may have: the admin queue and fabrics commands have an
-/// allowance of their own.
+/// Maximum in-capsule data of a command in bytes. The admin queue and Fabrics commands have their
+/// own limit.
 pub(super) fn in_capsule_limit(entry: &SubmissionEntry, admin: bool, io_bytes: u32) -> u32 {
     if admin || entry.is_fabrics() {
         ADMIN_IN_CAPSULE_BYTES
@@ -111,11 +110,11 @@ fn in_capsule(
     }))
 }
 
-/// A transfer larger than the limit is an error of the command (MDTS), not of the connection:
-/// nothing moves yet.
+/// Data movement by R2T or C2HData. A transfer above the limit (MDTS) is an error of the command
+/// and not of the connection: no data moves yet.
 ///
-/// No command of ours moves data both ways; the adapter will not know such an opcode, and moves
-/// nothing.
+/// No supported command moves data both ways. The owner of the connection refuses such an opcode,
+/// so no data moves.
 fn by_transport(length: u32, direction: Direction, limits: CapsuleLimits) -> Verdict {
     match direction {
         Direction::None | Direction::Both => NO_DATA,

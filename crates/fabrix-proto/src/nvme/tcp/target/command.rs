@@ -1,7 +1,7 @@
-//! How a command capsule becomes a command of the adapter's, with its in-capsule data or before it.
+//! Conversion of a command capsule into an event, with its in-capsule data or before it.
 //!
-//! It gives each command its slot and says where in-capsule data goes; what a command moves is
-//! decided in `capsule`.
+//! This file gives each command its slot, and decides where in-capsule data goes. `capsule` decides
+//! on the data movement.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Command Capsules".
 
@@ -55,17 +55,17 @@ impl Target {
         }
     }
 
-    /// Whether a command in progress has this id and may keep it.
+    /// Whether a command in progress has this id and keeps it.
     ///
-    /// An event request may not: a host that forgets it, as SPDK's does before it shuts a
-    /// controller down, uses the id again. What answers the request is then sent no more.
+    /// An event request does not keep its id: a host that forgets the request, as SPDK's does
+    /// before it shuts a controller down, reuses the id. No answer to the request is sent then.
     #[inline(always)]
     fn is_in_use(&mut self, command_id: u16) -> bool {
         self.slots.is_taken(command_id) && !self.slots.forget_event_request(command_id)
     }
 
-    /// The in-capsule data that the lengths of a CapsuleCmd speak of, checked by
-    /// `check_command_lengths`.
+    /// Length of the in-capsule data by the lengths of a CapsuleCmd. `check_command_lengths` has
+    /// checked them.
     fn carried_bytes(&self, common: &CommonHeader) -> u32 {
         let total = common.total_bytes.get();
         if total == common.header_end(self.digests) {
@@ -109,7 +109,7 @@ impl Target {
         })
     }
 
-    /// In-capsule data that stays where it lies: the command is an event when all of it is there.
+    /// Receives in-capsule data in the receive buffer. The event follows when all has arrived.
     fn receive_capsule(
         &mut self,
         entry: &SubmissionEntry,
@@ -121,7 +121,7 @@ impl Target {
         Ok(None)
     }
 
-    /// In-capsule data that needs a place: the command is an event now.
+    /// Reports a command before its in-capsule data, so that the owner provides memory for it.
     fn announce_capsule(
         &mut self,
         entry: &SubmissionEntry,
@@ -134,7 +134,7 @@ impl Target {
         Ok(event)
     }
 
-    /// All data of a command comes now, as if an R2T had asked for it.
+    /// Expects all data of a command next, as if an R2T had requested it.
     fn expect_capsule(&mut self, slot: Slot, bytes: u32) {
         if let Some(command) = self.slots.get(slot) {
             command.granted = bytes;
@@ -146,7 +146,7 @@ impl Target {
         };
     }
 
-    /// The in-capsule data that is to come now has no place and needs none.
+    /// Skips the in-capsule data that comes next. No memory is needed for it.
     pub(super) fn drop_capsule(&mut self, slot: Slot) {
         if let Reading::Data { bytes, .. } = self.reading {
             let bytes = bytes.saturating_add(self.digests.data_bytes());
@@ -187,7 +187,7 @@ impl Target {
         })
     }
 
-    /// All in-capsule data is here: the command is the adapter's.
+    /// Reports a command whose in-capsule data has arrived.
     pub(super) fn capsule_arrived(
         &mut self,
         slot: Slot,
@@ -203,6 +203,6 @@ impl Target {
     }
 }
 
-/// More in-capsule data than this gets a place of its own; the admin queue and Fabrics commands
-/// never have more.
+/// Maximum in-capsule data in bytes that stays in the receive buffer. The admin queue and Fabrics
+/// commands never have more.
 const IN_PLACE_BYTES: u32 = ADMIN_IN_CAPSULE_BYTES;

@@ -1,9 +1,8 @@
 //! Data of one connection, on the controller's side: R2T and H2CData in one direction, C2HData in
 //! the other.
 //!
-//! The rule that everything here serves: a byte of a write is accepted only if it was asked for,
-//! once, and in order. One R2T of a command is outstanding at a time, because Linux offers no more
-//! (MAXR2T 0).
+//! The controller accepts each byte of a write only if it was requested, once, and in order. One
+//! R2T of a command is outstanding at a time, because Linux permits no more (MAXR2T 0).
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
@@ -17,11 +16,11 @@ use crate::nvme::tcp::{self, Fault, WholeHeader};
 use crate::{Sink, Slot};
 
 impl Target {
-    /// Asks the host for a write's data, unless it is coming anyway; `Fetched` follows when all of
+    /// Requests a write's data, unless the data is already arriving. `Fetched` follows when all of
     /// it is in the slot.
     ///
-    /// Once for a command whose transfer is `Fetch`. After the end of the connection nothing is
-    /// asked for.
+    /// Called once for a command whose transfer is `Fetch`. After the end of the connection nothing
+    /// is sent.
     pub fn fetch<S: Sink>(&mut self, slot: Slot, out: &mut S) {
         let command = self.slots.get(slot);
         let Some(command) = command.filter(|it| {
@@ -42,7 +41,7 @@ impl Target {
         }
     }
 
-    /// Sends the next R2T of a command: the rest of its data, or as much as one R2T may ask for.
+    /// Sends the next R2T of a command: for the rest of its data, or for the limit of one R2T.
     fn grant<S: Sink>(&mut self, slot: Slot, out: &mut S) {
         let largest = self.limits.max_r2t_bytes;
         let (closed, digests) = (self.is_closed(), self.digests);
@@ -57,10 +56,10 @@ impl Target {
         }
     }
 
-    /// Where the data begins in an H2CData.
+    /// Start of the data in an H2CData.
     ///
-    /// Windows says PLEN 24 and means DATAL, so a PLEN that ends with the header is let through
-    /// here and in `host_data`; PDO may then be 0, as in a PDU without data.
+    /// Windows sends PLEN 24 and expects DATAL to count. This function and `host_data` therefore
+    /// accept a PLEN that ends with the header. PDO may be 0 then, as in a PDU without data.
     pub(super) fn check_data_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
         if total < u32::from(common.header_bytes) {
@@ -74,7 +73,7 @@ impl Target {
         Ok(u32::from(common.data_offset))
     }
 
-    /// H2CData: accepted only if it is the next piece of what was asked for.
+    /// Processes an H2CData. It must be the next piece of requested data.
     pub(super) fn host_data(
         &mut self,
         common: &CommonHeader,
@@ -138,7 +137,7 @@ impl Target {
         Ok(None)
     }
 
-    /// DATAL is the length that counts; PLEN must agree, or say the header's length (see
+    /// Checks DATAL, the valid length, against PLEN. PLEN must agree, or end with the header (see
     /// `check_data_lengths`).
     fn check_host_data_length(&self, header: &DataHeader) -> Result<(), Fault> {
         let (bytes, total) = (header.data_bytes.get(), header.common.total_bytes.get());
@@ -158,10 +157,10 @@ impl Target {
         Ok(())
     }
 
-    /// A piece of a write's data is in the slot: the next R2T, or the adapter's turn, or the answer
-    /// that waited.
+    /// Counts a piece of a write that is in the slot. Sends the next R2T, reports an event to the
+    /// owner, or sends the postponed answer.
     ///
-    /// What is asked for is counted in bytes; that the last piece says LAST is not insisted on.
+    /// The target counts the requested bytes, and does not insist on LAST in the last piece.
     pub(super) fn data_arrived<S: Sink>(
         &mut self,
         slot: Slot,
@@ -193,7 +192,7 @@ impl Target {
         }
     }
 
-    /// A read's data in one C2HData, which is the last.
+    /// Sends a read's data in one C2HData, which has the LAST flag.
     #[inline(always)]
     pub(super) fn send_data<S: Sink>(
         &self,

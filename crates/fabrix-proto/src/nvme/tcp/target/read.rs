@@ -1,7 +1,7 @@
-//! How bytes become PDUs: what may come when, how long it is, and whether its header is whole.
+//! Parsing of PDUs: their order, lengths and header digests.
 //!
-//! It knows lengths, flags and digests of headers; what a command or its data means stands beside
-//! it.
+//! This file knows lengths, flags and digests of headers. The neighbouring files process commands
+//! and data.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Transport Specific Message Structure".
 
@@ -17,7 +17,7 @@ use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
 use crate::{Consumed, Sink, Violation};
 
 impl Target {
-    /// A PDU begins. Its header is read in one piece when all of it is there, as nearly always.
+    /// Reads a PDU's header in one piece if all of it has arrived, as in nearly all cases.
     #[inline(always)]
     pub(super) fn start_of_header<S: Sink>(
         &mut self,
@@ -44,7 +44,7 @@ impl Target {
         Ok(Consumed { bytes: end, event })
     }
 
-    /// A common header other than the last that passed.
+    /// Checks a common header that differs from the last one that passed.
     #[inline(never)]
     fn check_new(&mut self, common: CommonHeader) -> Result<usize, Fault> {
         let checked = self.check_common(&common);
@@ -56,8 +56,8 @@ impl Target {
         checked
     }
 
-    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides
-    /// by does not change once the connection is initialized.
+    /// Checks the first 8 bytes of a PDU, and returns the end of its header. The result depends
+    /// only on these bytes once the connection is initialized.
     fn check_common(&self, common: &CommonHeader) -> Result<usize, Fault> {
         self.check_sequence(common.pdu_type)?;
         tcp::check_header_length(common)?;
@@ -70,7 +70,7 @@ impl Target {
         Ok(end as usize)
     }
 
-    /// Which PDU may come when: ICReq first and once, then commands and data; the goodbye at any
+    /// Checks the order of PDUs: ICReq first and once, then commands and data. H2CTermReq at any
     /// time.
     fn check_sequence(&self, pdu_type: PduType) -> Result<(), Fault> {
         let fault = match (pdu_type, self.initialized) {
@@ -89,7 +89,7 @@ impl Target {
         Err(fault)
     }
 
-    /// Where the data, or the next PDU, begins in a CapsuleCmd.
+    /// Start of the data, or of the next PDU, behind a CapsuleCmd.
     fn check_command_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
         if total < end {
@@ -114,7 +114,7 @@ impl Target {
         Ok(u32::from(common.data_offset))
     }
 
-    /// The whole header is there: `rest` is what follows its first 8 bytes.
+    /// Processes a whole header: `rest` has the bytes behind its first 8.
     #[inline(always)]
     pub(super) fn rest_of_header<S: Sink>(
         &mut self,
@@ -160,7 +160,7 @@ impl Target {
         tcp::check_header_digest(whole.as_slice(), after, self.crc32c)
     }
 
-    /// ICReq: both sides use the digests that the host wants and we allow.
+    /// Processes an ICReq: both sides use the digests that the host requests and the limits allow.
     fn initialize<S: Sink>(
         &mut self,
         common: &CommonHeader,

@@ -23,7 +23,7 @@ pub(super) struct Command {
     /// The host has reused this command's id. An answer would be mistaken for the newer command's,
     /// so none is sent.
     pub(super) forgotten: bool,
-    /// Progress of the command: data arriving, at the adapter, or being answered.
+    /// Progress of the command: data arriving, with the owner, or being answered.
     pub(super) state: CommandState,
     /// Length of the command's data in bytes, in either direction.
     pub(super) bytes: u32,
@@ -47,18 +47,18 @@ impl Command {
 pub(super) enum CommandState {
     /// The slot is empty.
     Free,
-    /// Its in-capsule data is arriving.
+    /// The in-capsule data of the command is arriving.
     Arriving,
-    /// The adapter executes the command. If `fetchable`, it may request the data once.
+    /// The owner executes the command. If `fetchable`, the owner may request the data once.
     Owned { fetchable: bool, sends: bool },
-    /// The adapter waits for the data that it has requested.
+    /// The owner waits for the data that it has requested.
     Fetching,
-    /// The adapter has answered. The response is sent when the outstanding data has arrived.
+    /// The command is answered. The response is sent when the outstanding data has arrived.
     Answered(CompletionEntry),
 }
 
 impl CommandState {
-    /// The adapter executes the command, and all data has arrived. Only the answer is missing.
+    /// The owner executes the command, and all data has arrived. Only the answer is missing.
     pub(super) const COMPLETE: Self = Self::Owned {
         fetchable: false,
         sends: false,
@@ -101,7 +101,7 @@ impl SlotTable {
         self.taken_ids[id_word(command_id)] & id_bit(command_id) != 0
     }
 
-    /// Gives a command a slot; `None` when all are in use.
+    /// Puts a command into a free slot. `None` when all slots are in use.
     ///
     /// A command with an id in use gets a slot too, because its data has to be received. It does
     /// not hold the id.
@@ -163,8 +163,8 @@ impl SlotTable {
         true
     }
 
-    /// The command in a slot; `None` for a free slot, or one beyond the table (the number may be a
-    /// peer's).
+    /// The command in a slot. `None` for a free slot or a number beyond the table, which a peer may
+    /// have sent.
     pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Command> {
         self.commands
             .get_mut(usize::from(slot.0))
@@ -186,7 +186,7 @@ impl SlotTable {
         self.free.push(slot.0);
     }
 
-    /// How many slots are in use.
+    /// Number of slots in use.
     pub(super) fn in_use(&self) -> usize {
         self.commands.len() - self.free.len()
     }

@@ -84,8 +84,7 @@ impl Negotiation {
         }
     }
 
-    /// Parameters agreed so far. FirstBurstLength never exceeds MaxBurstLength, whatever the pairs
-    /// said.
+    /// Parameters agreed so far. FirstBurstLength is limited to MaxBurstLength.
     #[must_use]
     pub fn agreed(&self) -> Parameters {
         let agreed = self.agreed;

@@ -154,7 +154,7 @@ type Identity = ([u8; 6], u16, u16);
 #[derive(Clone, Debug)]
 pub struct Login {
     stage: Option<Stage>,
-    /// Next stage that the current request asks for.
+    /// Next stage that the current request requests (T and NSG).
     transit: Option<Stage>,
     identity: Option<Identity>,
     text: TextBuffer,

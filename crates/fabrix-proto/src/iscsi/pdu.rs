@@ -138,7 +138,7 @@ pub const IMMEDIATE: u8 = 0x40;
 pub const FINAL: u8 = 0x80;
 /// C: bit of the second byte of Login and Text PDUs. The text continues in the next PDU.
 pub const CONTINUE: u8 = 0x40;
-/// Reserved tag that identifies no task.
+/// Reserved value of ITT and TTT: no task, no transfer.
 pub const NO_TAG: u32 = u32::MAX;
 /// Length of a basic header segment in bytes.
 pub const BHS_BYTES: usize = 48;

@@ -186,8 +186,8 @@ pub struct Subsystem {
     pub max_io_queues: u16,
     /// Maximum number of entries of one queue, at least 32.
     pub max_queue_entries: u16,
-    /// True if disks of any kind may be added while hosts are connected. Fields that hosts read only
-    /// once then hold for every kind: a volatile cache, and support of deallocation.
+    /// True if disks of any kind may be added while hosts are connected. Fields that hosts read
+    /// only once then hold for every kind: a volatile cache, and support of deallocation.
     pub grows: bool,
 }
 

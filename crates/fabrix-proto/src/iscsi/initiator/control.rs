@@ -59,7 +59,7 @@ impl Initiator {
         }
         let mut header = LogoutRequest::new_zeroed();
         header.opcode = Opcode::LOGOUT_REQUEST.0 | IMMEDIATE;
-        header.reason = FINAL; // and 0: close the session
+        header.reason = FINAL; // with reason 0: close the session
         header.itt = U32::new(Errand::Logout.tag(self.next_tag()));
         header.cid = U16::new(0);
         header.cmd_sn = U32::new(self.cmd_sn);

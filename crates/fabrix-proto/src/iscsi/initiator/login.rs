@@ -172,7 +172,7 @@ impl Stage {
 pub(super) struct Login {
     config: LoginConfig,
     stage: Stage,
-    /// Whether the last request asked for the next stage (T).
+    /// Whether the last request requested the next stage (T).
     asked: bool,
     security: Security,
     offer: Offer,

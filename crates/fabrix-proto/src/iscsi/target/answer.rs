@@ -16,8 +16,8 @@ use crate::{Claim, Settled, Slot};
 /// Maximum length of sense data in bytes. It exceeds all sense data of this target, and is small
 /// enough to be stored in every slot.
 pub const SENSE_BYTES_MAX: usize = 96;
-/// Fixed format sense: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR. The answer to a command whose
-/// data was damaged.
+/// Fixed format sense: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR. The answer to a command with
+/// damaged data.
 ///
 /// Source: RFC 7143, section 11.4.7.2.
 pub const SENSE_CRC_ERROR: [u8; 18] = fixed_sense(0x0B, 0x47, 0x05);
@@ -31,7 +31,7 @@ const fn fixed_sense(key: u8, code: u8, qualifier: u8) -> [u8; 18] {
     let mut sense = [0; 18];
     sense[0] = 0x70;
     sense[2] = key;
-    sense[7] = 10; // what follows byte 7
+    sense[7] = 10; // bytes behind byte 7
     sense[12] = code;
     sense[13] = qualifier;
     sense

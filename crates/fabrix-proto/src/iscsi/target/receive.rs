@@ -78,7 +78,7 @@ impl Target {
         Ok(true)
     }
 
-    /// Takes a request out of the window that did not become a task.
+    /// Takes a request that did not become a task out of the window.
     pub(super) fn leave(&mut self, basic: &BasicHeader) {
         if !basic.is_immediate() {
             self.window.leave();

@@ -58,7 +58,7 @@ impl Target {
         u32::from(index) << 16 | u32::from(self.next_tag)
     }
 
-    /// Sends the Reject of a violation. A damaged header is not quoted: its content is unreliable.
+    /// Sends the Reject of a violation, except for a damaged header, whose content is unreliable.
     pub(super) fn say_goodbye<F: Framing>(&mut self, violation: &Violation, out: &mut F) {
         let reason = match violation.breach() {
             Breach::HeaderDigest => return,

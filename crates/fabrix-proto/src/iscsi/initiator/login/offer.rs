@@ -73,8 +73,8 @@ impl Offer {
             Key::DataPDUInOrder | Key::DataSequenceInOrder => boolean(value) == Some(true),
             Key::MaxConnections => in_range(value, (1, 1)).is_some(),
             Key::ErrorRecoveryLevel => in_range(value, (0, 0)).is_some(),
-            // Retention times that the initiator does not use, and keys that were not offered: the
-            // initiator acts by the defaults.
+            // Time2Wait and Time2Retain, which the initiator does not use, and keys that were not
+            // offered: the initiator acts by their defaults.
             _ => true,
         };
         match taken {

@@ -1,10 +1,9 @@
-//! NBD, the network block device protocol, as a server speaks it: fixed newstyle negotiation,
-//! simple and structured replies, extended headers.
+//! NBD, the network block device protocol, server side: fixed newstyle negotiation, simple and
+//! structured replies, extended headers.
 //!
-//! [`spec`] holds what lies on the wire, [`server`] the machine, [`options`] what is negotiated.
-//! Not here: what a command does to a disk.
-//! Source: "The NBD protocol", doc/proto.md of the NetworkBlockDevice project. Extended headers
-//! stand in that file on the branch extension-ext-header.
+//! [`spec`] holds the wire layout, [`server`] the machine, [`options`] the negotiation. The program
+//! carries out the commands. Source: "The NBD protocol", doc/proto.md of the NetworkBlockDevice
+//! project. The branch extension-ext-header of that file describes extended headers.
 
 mod options;
 pub mod server;

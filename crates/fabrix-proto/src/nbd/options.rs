@@ -1,4 +1,5 @@
-//! What a client negotiates: one option after the other, each answered, until it begins or leaves.
+//! Negotiation: the client sends options one by one, and the server answers each, until the client
+//! starts transmission or leaves.
 
 use alloc::string::String;
 
@@ -9,29 +10,28 @@ use super::spec::{
 use crate::Sink;
 use crate::codec::Reader;
 
-/// What a client is told of the disk.
+/// Properties of the disk, as reported to the client.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// Its name; the empty name means it too.
+    /// Name. The empty name selects the export too.
     pub name: String,
-    /// What it is, for people.
+    /// Description for people.
     pub description: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What offsets and lengths are multiples of.
+    /// Block size in bytes. Offsets and lengths are multiples of it.
     pub block_bytes: u32,
-    /// What they are best multiples of.
+    /// Preferred request size in bytes.
     pub preferred_bytes: u32,
-    /// The longest read or write of the disk, in bytes. Longer requests are carried out in pieces.
+    /// The disk's longest read or write in bytes. The server divides longer requests into pieces.
     pub most_bytes: u32,
-    /// Writes are refused.
+    /// True if the server refuses writes.
     pub read_only: bool,
-    /// The disk gives space back.
+    /// True if the disk deallocates space.
     pub trims: bool,
-    /// The disk makes zeroes of long ranges faster than they could be written, where it may give
-    /// their space back.
+    /// True if the disk zeroes long ranges faster than writes would, where it may deallocate them.
     pub zeroes_fast: bool,
-    /// A flush on one connection covers what was written on all of them.
+    /// True if a flush on one connection covers the writes of all connections.
     pub multi_conn: bool,
 }
 
@@ -40,7 +40,7 @@ impl Export {
         name.is_empty() || name == self.name.as_bytes()
     }
 
-    /// The transmission flags; `structured`: replies come in chunks.
+    /// Transmission flags. `structured`: the client has agreed to structured replies.
     #[must_use]
     pub fn flags(&self, structured: bool) -> u16 {
         let set = |condition: bool, flag: u16| if condition { flag } else { 0 };
@@ -56,41 +56,41 @@ impl Export {
     }
 }
 
-/// What an option leads to.
+/// Next step after an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Another option.
+    /// The client sends another option.
     Option,
-    /// Requests.
+    /// The transmission phase begins.
     Transmission,
-    /// Nothing: the client has left, or has asked for what there is not, in the way that has no
-    /// answer.
+    /// The connection ends: the client has left, or has requested an unknown export by the option
+    /// that allows no error reply.
     Over,
 }
 
-/// What the client has chosen so far.
+/// The client's choices so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chosen {
     pub(super) client_flags: u16,
-    /// Replies come in chunks.
+    /// True if replies are structured.
     pub(super) structured: bool,
-    /// Requests and replies have extended headers. `structured` is set too.
+    /// True if requests and replies have extended headers. `structured` is true too.
     pub(super) extended: bool,
-    /// Block status is told in [`ALLOCATION`].
+    /// True if the client has selected [`ALLOCATION`] for block status.
     pub(super) allocation: bool,
 }
 
-/// The number that stands for [`ALLOCATION`] on a connection.
+/// Number of the metadata context [`ALLOCATION`] on a connection.
 pub(super) const ALLOCATION_ID: u32 = 1;
 
-/// What we say first.
+/// Sends the greeting.
 pub(super) fn greet<S: Sink>(out: &mut S) {
     out.bytes(&GREETING.to_be_bytes());
     out.bytes(&OPTION_MAGIC.to_be_bytes());
     out.bytes(&HANDSHAKE_FLAGS.to_be_bytes());
 }
 
-/// Answers one option whose data is whole.
+/// Answers one option whose data has arrived completely.
 pub(super) fn answer<S: Sink>(
     export: &Export,
     chosen: &mut Chosen,
@@ -126,13 +126,14 @@ pub(super) fn answer<S: Sink>(
     Next::Option
 }
 
-/// An option whose data is longer than any that we know.
+/// Refuses an option whose data is longer than that of any known option.
 pub(super) fn too_long<S: Sink>(number: u32, out: &mut S) {
     refuse(number, reply::ERR_TOO_BIG, "longer than any option", out);
 }
 
-/// The oldest way to begin: a wrong name can only be answered by closing. So can a client that has
-/// asked for extended headers, which may not begin in this way.
+/// `NBD_OPT_EXPORT_NAME`, the oldest way to start transmission. This option has no error reply, so
+/// the server closes the connection when the name is wrong. The server also closes it when the
+/// client has agreed to extended headers, with which this option is not allowed.
 fn choose<S: Sink>(export: &Export, chosen: Chosen, name: &[u8], out: &mut S) -> Next {
     if !export.is_called(name) || chosen.extended {
         return Next::Over;
@@ -153,11 +154,11 @@ fn list<S: Sink>(export: &Export, out: &mut S) {
     say(option::LIST, reply::ACK, &[], out);
 }
 
-/// Lists the metadata contexts that there are, or takes the client's choice of them.
+/// Lists the metadata contexts, or stores the client's selection.
 fn contexts<S: Sink>(export: &Export, chosen: &mut Chosen, number: u32, data: &[u8], out: &mut S) {
     let sets = number == option::SET_META_CONTEXT;
     if sets {
-        chosen.allocation = false; // every choice takes the place of the last, a wrong one too
+        chosen.allocation = false; // each selection replaces the one before, even if it is wrong
     }
     if !chosen.structured {
         return refuse(
@@ -183,8 +184,8 @@ fn contexts<S: Sink>(export: &Export, chosen: &mut Chosen, number: u32, data: &[
     say(number, reply::ACK, &[], out);
 }
 
-/// A name, and whether the queries find [`ALLOCATION`]. A list takes the name of a namespace too.
-/// Without queries, a list has everything.
+/// Export name, and whether the queries match [`ALLOCATION`]. A list query may also name a
+/// namespace. A list without queries matches every context.
 fn parse_queries(data: &[u8], sets: bool) -> Option<(&[u8], bool)> {
     let mut reader = Reader::new(data);
     let name = parse_string(&mut reader)?;
@@ -246,7 +247,7 @@ fn inform<S: Sink>(export: &Export, chosen: Chosen, number: u32, data: &[u8], ou
     }
 }
 
-/// A name and the list of facts that are wished for.
+/// Export name, and the list of requested properties.
 fn parse_wishes(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader::new(data);
     let name = parse_string(&mut reader)?;
@@ -277,6 +278,6 @@ fn length(text: &[u8]) -> u32 {
 }
 
 pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;
-/// The longest read or write: what a client may send that has not asked for the block sizes ("Size
-/// constraints"). Who sends more data behind a request or an option is cut off.
+/// Longest read or write: the limit for clients that have not requested the block sizes ("Size
+/// constraints"). A request or an option with more data ends the connection.
 pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;

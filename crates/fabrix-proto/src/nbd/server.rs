@@ -1,15 +1,13 @@
-//! The server's side of one connection: negotiation, then requests in any number up to the slots,
-//! answered in any order.
+//! Server side of one NBD connection: negotiation, then requests. Up to one request per slot is in
+//! progress. Replies are sent in any order.
 //!
-//! NBD gives a server no way to say "not so fast". While the connection is full
-//! ([`Server::is_full`]) the owner takes no further event until it has answered one. A request that
-//! cannot be carried out is answered with its error here. The data that follows a refused request
-//! is skipped before. What makes the stream unreadable (a wrong magic, more data than anybody is
-//! allowed) ends the connection.
+//! NBD has no flow control. While the connection is full ([`Server::is_full`]) the owner takes no
+//! further event until it has answered a request. The machine itself answers a request that cannot
+//! be carried out with an error, after it has skipped the request's data. An unreadable stream (a
+//! wrong magic, more data than the limit) ends the connection.
 //!
-//! How requests arrive is in `server/request.rs`, which of them can be carried out in
-//! `server/check.rs`. A request with more data than the disk's longest transfer is carried out in
-//! pieces: `server/pieces.rs`. How requests are answered is in `server/reply.rs`.
+//! `server/request.rs` reads requests, `server/check.rs` checks them, `server/pieces.rs` divides
+//! requests with more data than the disk's longest transfer, and `server/reply.rs` writes replies.
 //! Source: "The NBD protocol", sections "Newstyle negotiation" and "Transmission".
 
 mod check;
@@ -29,47 +27,48 @@ use pieces::{Piece, Progress, Rest};
 pub use reply::EXTENTS_MAX;
 use reply::Origin;
 
-/// What is to be done; offsets and lengths in bytes, multiples of the block, within the disk.
+/// A command for the disk. Offsets and lengths are in bytes, multiples of the block size, and
+/// within the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read.
     Read,
     /// Write.
     Write {
-        /// Answer when it is on the medium.
+        /// True if the reply has to wait until the data is on the medium (FUA).
         durable: bool,
     },
-    /// Answer when all that was answered is on the medium.
+    /// Flush: the reply has to wait until every answered write is on the medium.
     Flush,
-    /// Give space back.
+    /// Deallocate space.
     Trim {
-        /// Answer when that is on the medium.
+        /// True if the reply has to wait until the change is on the medium (FUA).
         durable: bool,
     },
     /// Write zeroes.
     WriteZeroes {
-        /// The space may be given back.
+        /// True if the disk may deallocate the space.
         may_trim: bool,
-        /// Answer when they are on the medium.
+        /// True if the reply has to wait until the zeroes are on the medium (FUA).
         durable: bool,
     },
-    /// The client is going to read this: a hint, which changes nothing but the speed.
+    /// Prefetch a range that the client will read. A hint: only the speed may change.
     Cache,
-    /// Say which parts hold something ([`Server::tell_extents`]).
+    /// Report which parts of a range hold data ([`Server::tell_extents`]).
     BlockStatus {
-        /// The first part only.
+        /// True if the client wants the first extent only.
         one: bool,
     },
 }
 
 impl Command {
-    /// Whether its data travels, in either direction.
+    /// True if the command transfers data in either direction.
     #[must_use]
     pub const fn moves_data(self) -> bool {
         matches!(self, Self::Read | Self::Write { .. })
     }
 
-    /// Whether it changes what is on the disk.
+    /// True if the command changes the disk's content.
     const fn writes(self) -> bool {
         matches!(
             self,
@@ -78,42 +77,43 @@ impl Command {
     }
 }
 
-/// A part of a range that is kept alike: an extent of `base:allocation`.
+/// An extent of `base:allocation`: a range whose bytes share one state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// How: [`state`](super::spec::state).
+    /// State: [`state`](super::spec::state).
     pub flags: u32,
 }
 
-/// What the machine tells its owner.
+/// Events for the owner of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Negotiation is over, requests come.
+    /// Negotiation has ended. Requests follow.
     Ready,
-    /// A request with more data than the disk's longest transfer has come. [`Server::piece`] gives
-    /// its pieces.
+    /// A request with more data than the disk's longest transfer has arrived. [`Server::piece`]
+    /// returns its pieces.
     Long,
-    /// A request or a piece of one has begun; a write's data is still to come, and goes into the
-    /// slot's buffer if it has one.
+    /// A request, or a piece of a long request, has begun. The data of a write is still to come. It
+    /// goes into the slot's buffer if the slot has one.
     Command {
-        /// Where it is in progress, until it is answered.
+        /// Slot of the request until its reply.
         slot: Slot,
-        /// What is to be done.
+        /// Command to carry out.
         command: Command,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many bytes; zero: nothing is to be done. A read or a write has the disk's longest
-        /// transfer at most.
+        /// Number of bytes, at most the disk's longest transfer for a read or a write. Zero means
+        /// that there is nothing to do.
         bytes: u64,
     },
     /// The data of a write has arrived.
     Data {
-        /// Whose.
+        /// Slot of the write.
         slot: Slot,
     },
-    /// The client leaves: what is in progress should still be answered, nothing more comes.
+    /// The client disconnects. The owner should still answer the requests in progress. No further
+    /// request comes.
     Goodbye,
 }
 
@@ -122,17 +122,17 @@ pub struct Server {
     export: Export,
     state: State,
     chosen: Chosen,
-    /// What is with the owner: requests that are one piece, and pieces of long ones.
+    /// Requests and pieces of long requests that the owner is carrying out, by slot.
     slots: Vec<Option<Piece>>,
     free: Vec<u16>,
-    /// Requests that were not answered yet. Each but the last has a piece in a slot.
+    /// Unanswered requests. Each of them but the last has a piece in a slot.
     requests: Vec<Progress>,
     free_requests: Vec<u16>,
-    /// What of the last request has not begun yet.
+    /// Part of the last request that has not begun yet.
     rest: Option<Rest>,
-    /// A long read whose data is sent in one run: nothing else may be answered before its end.
+    /// A long read whose data is sent in one run. No other request is answered before its end.
     alone: Option<u16>,
-    /// Bytes of the reads and writes in slots.
+    /// Bytes of data of the reads and writes in slots.
     bytes_in_slots: u64,
 }
 
@@ -150,7 +150,7 @@ enum State {
     },
     Request,
     Data(Slot),
-    /// The data of a request that is refused; the answer follows it.
+    /// Data of a refused request is skipped. The error reply follows.
     SkipData {
         left: u32,
         origin: Origin,
@@ -160,7 +160,8 @@ enum State {
 }
 
 impl Server {
-    /// A connection with so many requests in progress at most. Say [`greet`](Self::greet) first.
+    /// A connection with at most `slots` requests in progress. The owner calls
+    /// [`greet`](Self::greet) first.
     #[must_use]
     pub fn new(export: Export, slots: u16) -> Self {
         Self {
@@ -177,8 +178,8 @@ impl Server {
         }
     }
 
-    /// The same with a client that knows everything already and begins at once: the kernel's.
-    /// Replies are simple.
+    /// A connection that starts in the transmission phase, for the kernel's client: the kernel
+    /// knows the export already. Replies are simple.
     #[must_use]
     pub fn begun(export: Export, slots: u16) -> Self {
         Self {
@@ -187,17 +188,17 @@ impl Server {
         }
     }
 
-    /// The disk has another size. Requests in progress go on.
+    /// Sets a new size of the disk. Requests in progress continue.
     pub fn resized(&mut self, bytes: u64) {
         self.export.bytes = bytes;
     }
 
-    /// What a server says before it is asked.
+    /// Sends the server's greeting.
     pub fn greet<S: Sink>(&self, out: &mut S) {
         greet(out);
     }
 
-    /// Whether the client has not begun yet.
+    /// True while the client still negotiates.
     #[must_use]
     pub fn negotiates(&self) -> bool {
         matches!(
@@ -330,13 +331,13 @@ impl Machine for Server {
         Ok(Some(Event::Data { slot }))
     }
 
-    /// NBD has no goodbye for a client that breaks the rules: the connection is closed.
+    /// Closes the connection: NBD has no message for a client that breaks the protocol.
     fn terminate<S: Sink>(&mut self, _violation: &Violation, _out: &mut S) {
         self.state = State::Over;
     }
 }
 
-/// The longest data of an option that is looked at: names have at most 4,096 bytes.
+/// Longest option data that the machine reads. Names have at most 4,096 bytes.
 const OPTION_BYTES_MAX: u32 = 8 << 10;
 const SKIP_AT_ONCE: usize = 4 << 10;
 

@@ -1,5 +1,4 @@
-//! A client's bytes against the server's machine: what is answered, what is refused, what ends the
-//! connection.
+//! Sends a client's bytes to the server's machine: replies, refusals and ends of connections.
 
 use super::super::spec::{
     Error, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command, command_flag, flag, info, option,
@@ -54,12 +53,12 @@ fn large() -> Export {
     }
 }
 
-/// Feeds a stream of bytes, and gives the events.
+/// Feeds a stream of bytes, and returns the events.
 fn feed(machine: &mut Server, mut bytes: &[u8], wire: &mut Wire) -> Result<Vec<Event>, Violation> {
     feed_from(machine, &mut bytes, wire)
 }
 
-/// The same; what the machine does not take stays.
+/// Feeds a stream of bytes, and returns the events. Bytes that the machine does not take stay.
 fn feed_from(
     machine: &mut Server,
     bytes: &mut &[u8],
@@ -143,7 +142,7 @@ fn simple_reply(error: u32) -> Vec<u8> {
     .concat()
 }
 
-/// Commands of events, by slot, offset and length.
+/// Commands of events, with slot, offset and length.
 fn commands(events: &[Event]) -> Vec<(Slot, u64, u64)> {
     let command = |event: &Event| match *event {
         Event::Command {
@@ -157,14 +156,14 @@ fn commands(events: &[Event]) -> Vec<(Slot, u64, u64)> {
     events.iter().filter_map(command).collect()
 }
 
-/// A chunk of a structured reply, without data behind an offset.
+/// A chunk of a structured reply, without the data after an offset.
 fn chunk_bytes(flags: u16, kind: u16, length: u32, body: &[u8]) -> Vec<u8> {
     let magic = super::super::spec::CHUNK_MAGIC.to_be_bytes();
     let kind = [flags.to_be_bytes(), kind.to_be_bytes()].concat();
     [&magic[..], &kind, b"cookie!!", &length.to_be_bytes(), body].concat()
 }
 
-/// One request, and the error that it is answered with at once.
+/// A refused request, and the error of its reply.
 fn check_refused(export: Export, request: &[u8], error: Error) {
     let (mut machine, mut wire) = ready(export, false);
     let events = feed(&mut machine, request, &mut wire).expect("an answer, no violation");
@@ -476,7 +475,7 @@ fn a_hint_to_cache_is_a_command_on_a_read_only_disk_too() {
 }
 
 proptest! {
-    /// Whatever a client says, it gets answers or the end.
+    /// Every input leads to replies or to the end of the connection.
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), begun: bool) {
         let (mut machine, mut wire) = ready(export(), true);

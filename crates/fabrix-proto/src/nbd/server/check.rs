@@ -1,18 +1,19 @@
-//! Which requests can be carried out: what there is, what is allowed, what lies within the disk.
+//! Checks of requests: the server accepts known commands, allowed flags, and ranges within the
+//! disk.
 
 use super::request::RequestHeader;
 use super::{Command, REQUEST_BYTES_MAX, Server};
 use crate::nbd::spec::{Error, command, command_flag};
 
 impl Server {
-    /// What a request asks for, or why not.
+    /// Converts a request to a command, or returns the error to reply with.
     pub(super) fn check(&self, asked: &RequestHeader) -> Result<Command, Error> {
         let (flags, export) = (asked.flags, &self.export);
         let allowed = |extra: u16| match flags & !(command_flag::FUA | extra) {
             0 => Ok(()),
             _ => Err(Error::Invalid),
         };
-        // Data follows writes only: no block status is asked for with a payload here.
+        // Data follows writes only: the server does not support block status with a payload.
         if asked.has_payload != (asked.kind == command::WRITE) {
             return Err(Error::Invalid);
         }
@@ -61,8 +62,8 @@ impl Server {
         Ok(command)
     }
 
-    /// Zeroes are wanted fast or not at all: they are fast where the disk may give their space
-    /// back.
+    /// Refuses `NBD_CMD_FLAG_FAST_ZERO` where zeroes are not fast. Zeroes are fast where the disk
+    /// may deallocate the range.
     fn check_speed(&self, flags: u16, command: Command) -> Result<(), Error> {
         let is_fast = match command {
             Command::WriteZeroes { may_trim, .. } => may_trim && self.export.zeroes_fast,

@@ -1,13 +1,17 @@
-//! Requests in progress: what is in the slots, and how a request with more data than the disk's
-//! longest transfer is divided.
+//! Requests in progress: the content of the slots, and the division of requests with more data than
+//! the disk's longest transfer.
 //!
-//! A client that has not asked for the block sizes may send requests of 32 MiB ("Size
-//! constraints"). A long request becomes pieces of the disk's longest transfer, and each piece has
-//! a slot like a request. The pieces of a write begin one after the other, as its data arrives. The
-//! pieces of a read are sent as chunks in any order, where the client has agreed to chunks. A
-//! simple reply has one run of data, and so has a read with `NBD_CMD_FLAG_DF`: the pieces of those
-//! are read one by one, and the connection does nothing else meanwhile. So no connection ever holds
-//! more than [`BYTES_MAX`] and one piece.
+//! A client that has not requested the block sizes may send requests of 32 MiB ("Size
+//! constraints"). The server divides such a request into pieces of the disk's longest transfer.
+//! Each piece has a slot like a request.
+//!
+//! - Pieces of a write begin one after the other, as the data arrives.
+//! - Pieces of a read are sent as chunks in any order, if the client has agreed to structured
+//!   replies.
+//! - A simple reply, and the reply to a read with `NBD_CMD_FLAG_DF`, has one run of data. The disk
+//!   reads these pieces one by one, and the connection does nothing else meanwhile.
+//!
+//! So no connection ever holds more than [`BYTES_MAX`] and one piece.
 
 use super::reply::Origin;
 use super::request::RequestHeader;
@@ -15,46 +19,46 @@ use super::{Command, Event, Server, State};
 use crate::Slot;
 use crate::nbd::spec::{Error, command_flag};
 
-/// A request, or a piece of one, that is with the owner.
+/// A request or a piece of a request that the owner is carrying out.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
-    /// Whose: an index of `requests`.
+    /// Index of the request in `requests`.
     pub(super) request: u16,
     pub(super) offset: u64,
-    /// How much data travels, in either direction.
+    /// Bytes of data to transfer, in either direction.
     pub(super) data_bytes: u32,
 }
 
-/// A request that was not answered yet.
+/// An unanswered request.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Progress {
     pub(super) origin: Origin,
     pub(super) answer: Answer,
     /// Bytes of the whole request.
     pub(super) bytes: u64,
-    /// Pieces in slots.
+    /// Number of pieces in slots.
     pieces: u16,
-    /// The first error of any piece.
+    /// First error of any piece.
     pub(super) error: Option<Error>,
-    /// Data of the answer was sent.
+    /// True if a part of the reply's data has been sent.
     pub(super) answered_in_part: bool,
 }
 
-/// How a request is answered.
+/// Form of a reply.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Without data: simply, or by a chunk of an extended reply.
+    /// No data: a simple reply, or a chunk of an extended reply.
     #[default]
     Simple,
-    /// By data: one run of it.
+    /// One run of data.
     Data,
-    /// By chunks of data.
+    /// Chunks of data.
     Chunks,
-    /// By extents, in one chunk.
+    /// One chunk of extents.
     Extents,
 }
 
-/// What of a long request has not begun yet.
+/// Part of a long request that has not begun yet.
 #[derive(Clone, Copy)]
 pub(super) struct Rest {
     request: u16,
@@ -64,7 +68,7 @@ pub(super) struct Rest {
 }
 
 impl Server {
-    /// Whether no event may be taken and no piece begun, before the owner has answered something.
+    /// True while the owner has to answer a request before it takes an event or begins a piece.
     #[must_use]
     pub fn is_full(&self) -> bool {
         if matches!(self.state, State::Data(_)) {
@@ -76,15 +80,15 @@ impl Server {
         }
     }
 
-    /// How many requests and pieces are in progress.
+    /// Number of requests and pieces in progress.
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Begins the next piece of a long request ([`Event::Long`]), if there is one and it need not
-    /// wait for the data of the piece before. The owner asks before it takes a further event, and
-    /// not while the connection is full.
+    /// Begins the next piece of a long request ([`Event::Long`]). Returns `None` if no piece is
+    /// left, or if the data of the piece before is still to come. The owner calls this before it
+    /// takes a further event, and not while the connection is full.
     pub fn piece(&mut self) -> Option<Event> {
         if matches!(self.state, State::Data(_) | State::Over) {
             return None;
@@ -146,7 +150,7 @@ impl Server {
         self.slots[usize::from(index)] = Some(Piece {
             request,
             offset,
-            // It fits: a piece with data is not longer than the disk's longest transfer.
+            // The data fits: a piece with data is at most the disk's longest transfer.
             data_bytes: u32::try_from(data).unwrap_or(u32::MAX),
         });
         if matches!(command, Command::Write { .. }) && bytes > 0 {
@@ -160,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Takes a piece out of its slot.
+    /// Removes a piece from its slot.
     pub(super) fn end_piece(&mut self, slot: Slot) -> Option<Piece> {
         let piece = self.slots.get_mut(usize::from(slot.0))?.take()?;
         self.free.push(slot.0);
@@ -169,7 +173,7 @@ impl Server {
         Some(piece)
     }
 
-    /// Lets a request go whose last piece has ended. False: there are others.
+    /// Frees a request if its last piece has ended. Returns false if other pieces are left.
     pub(super) fn end_request(&mut self, number: u16) -> bool {
         let goes_on = self.rest.is_some_and(|rest| rest.request == number);
         let progress = self.requests[usize::from(number)];
@@ -181,18 +185,18 @@ impl Server {
         true
     }
 
-    /// Forgets what of a request has not begun yet.
+    /// Drops the part of a request that has not begun yet.
     pub(super) fn drop_rest(&mut self, number: u16) {
         self.rest.take_if(|rest| rest.request == number);
     }
 
-    /// The longest piece: the disk's longest transfer, in whole blocks.
+    /// Longest piece: the disk's longest transfer, in whole blocks.
     fn piece_bytes(&self) -> u64 {
         let (most, block) = (self.export.most_bytes, self.export.block_bytes);
         (most - most % block).max(block).into()
     }
 }
 
-/// What the reads and writes in the slots of a connection may have together before it takes no
-/// more: as many as 128 of 64 KiB.
+/// Bytes of data of the reads and writes in slots at which the connection is full: 128 requests of
+/// 64 KiB.
 const BYTES_MAX: u64 = 8 << 20;

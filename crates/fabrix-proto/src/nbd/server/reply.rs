@@ -1,5 +1,5 @@
-//! How requests are answered: simply, or in chunks where the client wants those. With extended
-//! headers there are chunks only.
+//! Replies to requests: simple replies, or chunks if the client has agreed to structured replies.
+//! With extended headers every reply is a chunk.
 //!
 //! Source: "The NBD protocol", sections "Simple reply message", "Structured reply chunk message"
 //! and "Extended reply chunk message".
@@ -10,19 +10,19 @@ use crate::nbd::options::ALLOCATION_ID;
 use crate::nbd::spec::{CHUNK_MAGIC, EXTENDED_CHUNK_MAGIC, Error, SIMPLE_REPLY_MAGIC, chunk};
 use crate::{Pass, Sink, Slot};
 
-/// The most extents that one answer tells.
+/// Most extents in one reply.
 pub const EXTENTS_MAX: usize = 256;
 
-/// What comes back with each reply to a request.
+/// Fields of the request that its replies echo.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Origin {
     pub(super) cookie: [u8; 8],
-    /// First byte of the request. Only extended replies say it.
+    /// Offset of the first byte of the request, echoed in extended replies only.
     pub(super) offset: u64,
 }
 
 impl Server {
-    /// A read was carried out, and its data lies in its slot. The slot is free then.
+    /// Answers a read whose data is in its slot, and frees the slot.
     pub fn succeed<S: Sink>(&mut self, slot: Slot, out: &mut S) {
         let Some(piece) = self.end_piece(slot) else {
             return;
@@ -35,7 +35,7 @@ impl Server {
             }
             self.requests[usize::from(piece.request)].answered_in_part = true;
         } else if let Some(error) = progress.error {
-            // The client may not use what it is sent of a request that has failed.
+            // A failed request sends no further data: the client would discard it.
             return self.settle(&progress, is_over.then_some(error), out);
         } else {
             let flags = if is_over { chunk::DONE } else { 0 };
@@ -45,7 +45,7 @@ impl Server {
         out.payload(slot, 0, piece.data_bytes, Pass::None);
     }
 
-    /// A request that asks for no data, or for none of it, was carried out. The slot is free then.
+    /// Answers a successful request that returns no data, and frees the slot.
     pub fn succeed_empty<S: Sink>(&mut self, slot: Slot, out: &mut S) {
         let Some(piece) = self.end_piece(slot) else {
             return;
@@ -63,9 +63,9 @@ impl Server {
         }
     }
 
-    /// What a request for the block status is answered with: at least one extent, from the first
-    /// byte that was asked for, and no more than were asked for; [`EXTENTS_MAX`] at most. The slot
-    /// is free then.
+    /// Answers a request for the block status, and frees the slot. The extents start at the first
+    /// requested byte. There is at least one extent, at most as many as requested, and at most
+    /// [`EXTENTS_MAX`].
     pub fn tell_extents<S: Sink>(&mut self, slot: Slot, extents: &[Extent], out: &mut S) {
         let Some(Piece { request, .. }) = self.end_piece(slot) else {
             return;
@@ -84,7 +84,7 @@ impl Server {
         out.bytes(told);
     }
 
-    /// A request, or a piece of it, was not carried out. The slot is free then.
+    /// Answers a failed request, or records the failure of a piece, and frees the slot.
     pub fn fail<S: Sink>(&mut self, slot: Slot, error: Error, out: &mut S) {
         let Some(Piece { request, .. }) = self.end_piece(slot) else {
             return;
@@ -96,14 +96,14 @@ impl Server {
         }
         let progress = self.requests[usize::from(request)];
         if progress.answered_in_part {
-            // The client takes all that comes for the data that it has been promised.
+            // No error can follow: the client takes the next bytes for the promised data.
             self.state = State::Over;
         } else if self.end_request(request) {
             self.settle(&progress, Some(error), out);
         }
     }
 
-    /// Says an error, if it is time to.
+    /// Sends an error, if there is one.
     fn settle<S: Sink>(&self, progress: &Progress, error: Option<Error>, out: &mut S) {
         if let Some(error) = error {
             let has_chunks = progress.answer != Answer::Simple;
@@ -115,7 +115,7 @@ impl Server {
         self.chosen.extended || self.chosen.structured && answer != Answer::Simple
     }
 
-    /// The head of an answer whose data comes in one run.
+    /// Sends the head of a reply whose data comes in one run.
     fn data_head<S: Sink>(&self, progress: &Progress, out: &mut S) {
         match self.chosen.structured {
             true => {
@@ -126,7 +126,8 @@ impl Server {
         }
     }
 
-    /// `has_chunks`: the request is of a kind that is answered in chunks once that was agreed upon.
+    /// Sends an error reply. `has_chunks`: requests of this kind have structured replies once these
+    /// are agreed.
     pub(super) fn refuse<S: Sink>(
         &self,
         origin: Origin,
@@ -144,7 +145,7 @@ impl Server {
         }
     }
 
-    /// The head of a chunk of data; the data follows.
+    /// Sends the head of a chunk of data. The data follows.
     fn chunk_of_data<S: Sink>(
         &self,
         origin: Origin,
@@ -156,7 +157,7 @@ impl Server {
         out.bytes(&offset.to_be_bytes());
     }
 
-    /// The head of a chunk with so many bytes behind it.
+    /// Sends the head of a chunk with `bytes` bytes of content.
     fn head<S: Sink>(&self, origin: Origin, (flags, kind): (u16, u16), bytes: u64, out: &mut S) {
         let mut head = [0; 32];
         head[4..6].copy_from_slice(&flags.to_be_bytes());
@@ -168,7 +169,7 @@ impl Server {
             head[24..].copy_from_slice(&bytes.to_be_bytes());
             return out.bytes(&head);
         }
-        // It fits: no answer has more than 32 MiB of data.
+        // The length fits: no reply has more than 32 MiB of data.
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         head[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
         head[16..20].copy_from_slice(&bytes.to_be_bytes());
@@ -184,10 +185,10 @@ fn simple<S: Sink>(origin: Origin, error: u32, out: &mut S) {
     out.bytes(&reply);
 }
 
-/// Extents with lengths of 32 bits. Gives how many bytes they take.
+/// Writes extents with lengths of 32 bits. Returns the number of bytes written.
 fn put_narrow(extents: &[Extent], into: &mut [u8]) -> usize {
     for (place, extent) in into.chunks_exact_mut(8).zip(extents) {
-        // It fits: an extent is not longer than the request, whose length has 32 bits.
+        // The length fits: no extent is longer than the request, whose length has 32 bits.
         let bytes = u32::try_from(extent.bytes).unwrap_or(u32::MAX);
         place[..4].copy_from_slice(&bytes.to_be_bytes());
         place[4..].copy_from_slice(&extent.flags.to_be_bytes());
@@ -195,8 +196,8 @@ fn put_narrow(extents: &[Extent], into: &mut [u8]) -> usize {
     8 * extents.len()
 }
 
-/// How many extents there are, and the extents with lengths of 64 bits. Gives how many bytes they
-/// take.
+/// Writes the number of extents, then the extents with lengths of 64 bits. Returns the number of
+/// bytes written.
 fn put_wide(extents: &[Extent], into: &mut [u8]) -> usize {
     let count = u32::try_from(extents.len()).unwrap_or(u32::MAX);
     into[..4].copy_from_slice(&count.to_be_bytes());

@@ -1,5 +1,5 @@
-//! How requests arrive: compact ones of 28 bytes, or extended ones of 32 where the client has
-//! agreed to those.
+//! Reading of requests: compact requests of 28 bytes, or extended requests of 32 bytes if the
+//! client has agreed to extended headers.
 //!
 //! Source: "The NBD protocol", section "Request message".
 
@@ -12,16 +12,16 @@ use crate::nbd::spec::{
 };
 use crate::{Breach, Sink, Violation};
 
-/// A request of either kind.
+/// A compact or an extended request.
 #[derive(Clone, Copy)]
 pub(super) struct RequestHeader {
-    /// [`command_flag`], without the one that says that data follows.
+    /// [`command_flag`], without the flag for a payload.
     pub(super) flags: u16,
     /// [`command`].
     pub(super) kind: u16,
     pub(super) origin: Origin,
     pub(super) length: u64,
-    /// So many bytes of data follow.
+    /// True if `length` bytes of data follow the request.
     pub(super) has_payload: bool,
 }
 
@@ -54,8 +54,8 @@ impl Server {
         Ok(None)
     }
 
-    /// The client has sent all of a request's data before it reads an answer, so the answer waits
-    /// for the end of it.
+    /// Skips the data of a refused request, then sends the error. The client sends all data before
+    /// it reads a reply.
     pub(super) fn skip_data<S: Sink>(
         &mut self,
         left: u32,
@@ -119,8 +119,8 @@ fn check_magic(found: u32, expected: u32, bytes: &[u8]) -> Result<(), Violation>
     Err(violation.found(found.into()).with_header(bytes))
 }
 
-/// Whether a request of this kind is answered in chunks once that was agreed upon. Without extended
-/// headers all others are answered simply.
+/// True if the server answers a request of this kind in chunks once structured replies are agreed.
+/// Without extended headers, every other kind has simple replies.
 fn has_chunks(kind: u16) -> bool {
     matches!(kind, command::READ | command::BLOCK_STATUS)
 }

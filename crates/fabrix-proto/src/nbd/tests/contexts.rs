@@ -13,7 +13,7 @@ pub(super) fn queries(name: &str, queries: &[&str]) -> Vec<u8> {
     [string(name), count.to_be_bytes().to_vec(), strings.concat()].concat()
 }
 
-/// Answers to an option on a connection with structured replies: their kinds, and what they say.
+/// Answers to an option on a connection with structured replies: their kinds and contents.
 fn answers(number: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut machine = Server::new(export(), 4);
     let mut said = vec![0, 0, 0, 3];

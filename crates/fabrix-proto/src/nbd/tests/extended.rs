@@ -41,7 +41,7 @@ fn ask(flags: u16, kind: u16, offset: u64, length: u64) -> Vec<u8> {
     .concat()
 }
 
-/// A chunk that says the request's offset; of its body only what is not data.
+/// Head and offset of a chunk. The data of the chunk is left out.
 fn chunk_of(flags: u16, kind: u16, offset: u64, length: u64, body: &[u8]) -> Vec<u8> {
     [
         &EXTENDED_CHUNK_MAGIC.to_be_bytes()[..],
@@ -64,7 +64,7 @@ fn error_chunk(offset: u64, error: Error) -> Vec<u8> {
     chunk_of(chunk::DONE, chunk::ERROR, offset, 6, &body)
 }
 
-/// The only command of some bytes, and its slot.
+/// The only command in the events of `bytes`, and its slot.
 fn begun(machine: &mut Server, bytes: &[u8], wire: &mut Wire) -> (Slot, Command, u64, u64) {
     let events = feed(machine, bytes, wire).expect("no violation");
     let Some(&Event::Command {

@@ -1,5 +1,5 @@
-//! Requests that are longer than the disk's longest transfer, which is 64 KiB here, and how much is
-//! in progress.
+//! Requests longer than the disk's longest transfer (64 KiB here), and the number of requests in
+//! progress.
 
 use super::*;
 
@@ -109,8 +109,8 @@ fn a_long_read_in_chunks_that_fails_ends_with_one_error() {
     assert_eq!(machine.in_progress(), 0);
 }
 
-/// A read that is answered by one run of data waits for what is in progress, and what follows waits
-/// for it.
+/// A read that is answered by one run of data waits for the requests in progress. Later requests
+/// wait for the read.
 fn check_read_in_one_run(structured: bool, flags: u16, head: &[u8]) {
     let (mut machine, mut wire) = ready(large(), structured);
     let bytes = [

@@ -1,12 +1,11 @@
-//! What a queue has in progress, in memory that outlives the process: whoever serves the queue
-//! after a death carries it out again.
+//! Record of a queue's requests in progress, in memory that outlives the process. A process that
+//! takes over the queue carries these requests out again.
 //!
-//! Each step is one word, in an order such that a death between any two of them neither loses a
-//! request nor answers one twice. The monitor, and back ends before us, can write this memory too:
-//! nothing that is read from it is believed, and all of it is looked through in as many steps as a
-//! queue has entries.
-//! Source: QEMU, docs/interop/vhost-user.rst, "Inflight I/O tracking", for split virtqueues. All
-//! integers are in the machine's own order.
+//! Each step writes one word. The order of the steps is such that a death between any two of them
+//! neither loses a request nor answers one twice. The monitor and earlier back ends can write this
+//! memory too, so every value read from it is checked. Each check ends after as many steps as the
+//! queue has entries. Source: QEMU, docs/interop/vhost-user.rst, "Inflight I/O tracking", for split
+//! virtqueues. All integers are in the machine's own order.
 
 use core::mem::offset_of;
 
@@ -16,68 +15,69 @@ use zerocopy::IntoBytes;
 
 use super::{Broken, Memory};
 
-/// What the region of a queue begins with. 16 bytes.
+/// Header of a queue's region. 16 bytes.
 #[repr(C)]
 struct Head {
     features: u64,
-    /// 0: nothing was written here yet.
+    /// Version. 0: the region is unused.
     version: u16,
-    /// How many entries follow.
+    /// Number of entries that follow.
     entries: u16,
-    /// The head that was given back last, or is about to be; each entry names the one before it.
+    /// Descriptor head that was returned last, or is being returned. Each entry links to the one
+    /// before.
     last: u16,
-    /// How far the used ring was filled when the last entry was taken out.
+    /// Index of the used ring when the last entry was removed.
     used: u16,
 }
 const _: () = assert!(size_of::<Head>() == 16);
 
-/// One for each descriptor; only those of heads are used. 16 bytes.
+/// Entry of one descriptor. Only the entries of chain heads are used. 16 bytes.
 #[repr(C)]
 struct Entry {
-    /// 1: a request with this head is in progress.
+    /// 1 if a request with this head is in progress.
     in_progress: u8,
     padding: [u8; 5],
     next: u16,
-    /// Requests are carried out again in this order.
+    /// Submission number: requests are carried out again in this order.
     counter: u64,
 }
 const _: () = assert!(size_of::<Entry>() == 16 && offset_of!(Entry, next) == 6);
 
 const VERSION: u16 = 1;
-/// The first byte of an entry, and one of padding.
+/// Value of `in_progress` and of the padding byte after it, as one word.
 const IN_PROGRESS: u16 = u16::from_ne_bytes([1, 0]);
 const GONE: Broken = Broken("the record of requests in progress has gone");
 
-/// How many regions there are, one for each queue, and how many entries each has.
+/// Number of regions (one for each queue) and of entries in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Queues.
+    /// Number of queues.
     pub queues: u16,
-    /// Entries: the size of the largest queue.
+    /// Number of entries: the size of the largest queue.
     pub entries: u16,
 }
 
 impl Shape {
-    /// Bytes of all regions.
+    /// Length of all regions in bytes.
     #[must_use]
     pub fn bytes(self) -> u64 {
         u64::from(self.queues) * self.region_bytes()
     }
 
-    /// The same, and what is behind them.
+    /// Length of all regions and of the owner record after them, in bytes.
     #[must_use]
     pub fn whole_bytes(self) -> u64 {
         self.bytes() + size_of::<Owner>() as u64
     }
 
-    /// Where the region of a queue begins. None: it has none.
+    /// Offset of a queue's region, or `None` if the queue has no region.
     #[must_use]
     pub fn region(self, queue: usize) -> Option<u64> {
         let queue = u16::try_from(queue).ok()?;
         (queue < self.queues).then(|| u64::from(queue) * self.region_bytes())
     }
 
-    /// Two queues do not write to one line of a cache.
+    /// Length of one region in bytes. Regions do not share a cache line of 64 bytes.
     fn region_bytes(self) -> u64 {
         let entries = u64::from(self.entries) * size_of::<Entry>() as u64;
         (size_of::<Head>() as u64 + entries).next_multiple_of(64)
@@ -85,7 +85,8 @@ impl Shape {
 }
 
 native! {
-    /// Behind the regions, where no other back end looks: whose requests these are. 64 bytes.
+    /// Identity of the disk that the requests belong to. Stored after the regions, where other back
+    /// ends do not look. 64 bytes.
     struct Owner: 64 bytes {
         magic: [u8; 8],
         disk: Disk,
@@ -94,14 +95,13 @@ native! {
 }
 const MAGIC: [u8; 8] = *b"fabrix:1";
 
-/// By what a disk is told from others: its UUID, its NGUID and its serial number, one behind the
-/// other.
+/// Identity of a disk: its UUID, its NGUID and its serial number, in this order.
 pub type Disk = [u8; 52];
 
-/// Takes a record over for a disk: what is in progress there is to be carried out on it. A record
-/// that says nothing about a disk is anybody's.
+/// Claims a record for a disk: its requests will be carried out on this disk. A record without an
+/// identity belongs to any disk.
 ///
-/// Errors: it is another disk's, and its requests would destroy this one.
+/// Errors: the record belongs to another disk, and its requests would destroy data on this one.
 pub fn own(memory: &impl Memory, shape: Shape, disk: &Disk) -> Result<(), Broken> {
     let ours = Owner {
         magic: MAGIC,
@@ -121,21 +121,21 @@ pub fn own(memory: &impl Memory, shape: Shape, disk: &Disk) -> Result<(), Broken
     Ok(())
 }
 
-/// The region of one queue.
+/// Region of one queue.
 #[derive(Debug)]
 pub struct QueueRegion {
     address: u64,
     entries: u16,
-    /// What the next request is marked with.
+    /// Submission number of the next request.
     counter: u64,
 }
 
 impl QueueRegion {
-    /// Opens the region at `address`, for a queue whose used ring is filled up to `used`. With it
-    /// come the heads of what is in progress, in the order in which they were taken; None: it is
-    /// new, and nothing is known.
+    /// Opens the region at `address`, for a queue whose used ring has the index `used`. Also
+    /// returns the heads of the requests in progress, in the order of submission, or `None` if the
+    /// region was unused.
     ///
-    /// Errors: it is of another version or size, or of another queue; it does not lie in the
+    /// Errors: the region has another version or size, belongs to another queue, or is outside the
     /// memory.
     pub fn open(
         memory: &impl Memory,
@@ -164,9 +164,9 @@ impl QueueRegion {
         }
     }
 
-    /// A request was taken, and nothing was done about it yet.
+    /// Records a request before it is carried out.
     ///
-    /// Errors: the memory is not there.
+    /// Errors: the region is outside the memory.
     pub fn taken(&mut self, memory: &impl Memory, head: u16) -> Result<(), Broken> {
         let counter = self.entry(head) + offset_of!(Entry, counter) as u64;
         if !memory.write(counter, &self.counter.to_ne_bytes()) {
@@ -176,10 +176,10 @@ impl QueueRegion {
         store(memory, self.entry(head), IN_PROGRESS)
     }
 
-    /// A request is about to be given back, by the next step of the used ring;
-    /// [`given`](Self::given) follows it.
+    /// Records that the next step of the used ring will return this request. [`given`](Self::given)
+    /// follows.
     ///
-    /// Errors: the memory is not there.
+    /// Errors: the region is outside the memory.
     pub fn giving(&self, memory: &impl Memory, head: u16) -> Result<(), Broken> {
         let before = self.get(memory, offset_of!(Head, last))?;
         let next = self.entry(head) + offset_of!(Entry, next) as u64;
@@ -187,9 +187,9 @@ impl QueueRegion {
         self.set(memory, offset_of!(Head, last), head)
     }
 
-    /// A request was given back: the used ring is filled up to `used` now.
+    /// Records that a request was returned and that the used ring now has the index `used`.
     ///
-    /// Errors: the memory is not there.
+    /// Errors: the region is outside the memory.
     pub fn given(&self, memory: &impl Memory, head: u16, used: u16) -> Result<(), Broken> {
         store(memory, self.entry(head), 0)?;
         self.set(memory, offset_of!(Head, used), used)
@@ -204,8 +204,8 @@ impl QueueRegion {
         self.set(memory, offset_of!(Head, version), VERSION)
     }
 
-    /// Who died after a step of the used ring, and before it had noted that, has given back more
-    /// than it says here.
+    /// Removes the requests that a dead process returned in the used ring before it could remove
+    /// them from this record.
     fn settle(&self, memory: &impl Memory, used: u16) -> Result<(), Broken> {
         let more = used.wrapping_sub(self.get(memory, offset_of!(Head, used))?);
         if more <= self.entries {
@@ -220,7 +220,7 @@ impl QueueRegion {
                 head = load(memory, self.entry(head) + offset_of!(Entry, next) as u64)?;
             }
         } else if !self.sorted(memory)?.is_empty() {
-            // A queue that has begun anew has nothing in progress.
+            // A queue that has begun anew has no request in progress.
             return Err(Broken(
                 "the record of requests in progress is of another queue",
             ));
@@ -228,8 +228,8 @@ impl QueueRegion {
         self.set(memory, offset_of!(Head, used), used)
     }
 
-    /// The heads of what is in progress, in the order in which they were taken; what is taken next
-    /// comes behind them.
+    /// Heads of the requests in progress, in the order of submission. The next submission number
+    /// follows theirs.
     fn find(&mut self, memory: &impl Memory) -> Result<Vec<u16>, Broken> {
         let found = self.sorted(memory)?;
         self.counter = found.last().map_or(0, |(last, _)| last.wrapping_add(1));

@@ -1,9 +1,9 @@
-//! virtio, as the device of a virtual machine sees it: the split virtqueue over somebody else's
-//! memory, the block device, and vhost-user, by which a machine's monitor hands both over.
+//! virtio, device side: the split virtqueue in a guest's memory, the block device, and vhost-user,
+//! by which a virtual machine monitor (QEMU) hands over memory and queues.
 //!
-//! Nothing here holds memory of a guest: a [`Memory`] copies. The guest may change its memory at
-//! any time, so everything is read once, into our own, and checked there. Source: Virtual I/O
-//! Device (VIRTIO) 1.2.
+//! [`Memory`] copies, so no code here holds a reference to guest memory. The guest may change its
+//! memory at any time. Therefore the device copies everything once into its own memory and checks
+//! the copy. Source: Virtual I/O Device (VIRTIO) 1.2.
 
 pub mod blk;
 pub mod inflight;
@@ -12,39 +12,39 @@ pub mod queue;
 mod testing;
 pub mod vhost_user;
 
-/// The memory of a guest, by the addresses that the guest uses. Every address and length may be
-/// nonsense.
+/// Memory of a guest, addressed by guest addresses. Addresses and lengths come from the guest and
+/// may be invalid.
 pub trait Memory {
-    /// Whether all of a range is there.
+    /// True if the memory contains the whole range.
     fn contains(&self, address: u64, bytes: u64) -> bool;
 
-    /// Copies out. False: not all of the range is there.
+    /// Copies from the guest. Returns false if a part of the range is outside the memory.
     fn read(&self, address: u64, out: &mut [u8]) -> bool;
 
-    /// Copies in. False: not all of the range is there.
+    /// Copies to the guest. Returns false if a part of the range is outside the memory.
     fn write(&self, address: u64, bytes: &[u8]) -> bool;
 
-    /// Reads two bytes at once, in order with all else that is read and written. None: not there,
-    /// or not aligned.
+    /// Reads two bytes in one access, ordered with all other reads and writes. Returns `None` if
+    /// the address is outside the memory or not aligned.
     fn load(&self, address: u64) -> Option<u16>;
 
-    /// Writes two bytes at once, in order with all else that is read and written. False: not there,
-    /// or not aligned.
+    /// Writes two bytes in one access, ordered with all other reads and writes. Returns false if
+    /// the address is outside the memory or not aligned.
     fn store(&self, address: u64, value: u16) -> bool;
 }
 
-/// A piece of a guest's memory.
+/// A range of a guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins, in the guest's addresses.
+    /// Guest address of the first byte.
     pub address: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u32,
 }
 
-/// Cuts a range of what `segments` hold together, `bytes` from `skip` on, into its pieces: each is
-/// told to `piece` with its address, where in the range it begins, and how long it is. False: the
-/// segments are shorter, or a piece said so.
+/// Divides the range of `bytes` bytes from `skip` on, counted over all `segments`, into its parts.
+/// Calls `piece` with each part's guest address, its offset in the range, and its length. Returns
+/// false if the segments are too short or if `piece` returns false.
 pub fn pieces(
     segments: &[Segment],
     skip: u64,
@@ -68,7 +68,7 @@ pub fn pieces(
     done == bytes
 }
 
-/// How many bytes the segments hold together.
+/// Total length of the segments in bytes.
 #[must_use]
 pub fn total(segments: &[Segment]) -> u64 {
     segments
@@ -77,32 +77,32 @@ pub fn total(segments: &[Segment]) -> u64 {
         .sum()
 }
 
-/// Copies out of what segments hold together, from `skip` on. False: they are shorter, or not in
-/// the memory.
+/// Copies from the segments, from byte `skip` on. Returns false if the segments are too short or
+/// outside the memory.
 pub fn gather(memory: &impl Memory, segments: &[Segment], skip: u64, out: &mut [u8]) -> bool {
     pieces(segments, skip, out.len(), |address, at, bytes| {
         memory.read(address, &mut out[at..at + bytes])
     })
 }
 
-/// Copies into what segments hold together, from `skip` on. False: they are shorter, or not in the
-/// memory.
+/// Copies into the segments, from byte `skip` on. Returns false if the segments are too short or
+/// outside the memory.
 pub fn scatter(memory: &impl Memory, segments: &[Segment], skip: u64, source: &[u8]) -> bool {
     pieces(segments, skip, source.len(), |address, at, bytes| {
         memory.write(address, &source[at..at + bytes])
     })
 }
 
-/// The guest has broken the rules of its device; the sentence says how.
+/// A violation of virtio by the guest or its monitor, as a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
-/// Feature bits that every kind of device has.
+/// Feature bits common to all kinds of devices.
 pub mod feature {
-    /// Descriptors may lie in a table of their own.
+    /// Indirect descriptors: a descriptor may point to a table of descriptors.
     pub const INDIRECT_DESCRIPTORS: u64 = 1 << 28;
-    /// Kicks and calls are asked for by index.
+    /// Event index: each side names the ring entry for which it wants the next notification.
     pub const EVENT_INDEX: u64 = 1 << 29;
-    /// The device obeys version 1 of the standard.
+    /// The device conforms to version 1 of the standard.
     pub const VERSION_1: u64 = 1 << 32;
 }

@@ -1,4 +1,4 @@
-//! The split virtqueue: three tables in the guest's memory, read and written as the device does.
+//! The split virtqueue, device side: three tables in the guest's memory.
 //!
 //! Source: VIRTIO 1.2, section 2.7 "Split Virtqueues". All integers are little-endian.
 
@@ -14,46 +14,47 @@ wire! {
     ///
     /// Source: section 2.7.5.
     pub struct Descriptor: 16 bytes {
-        /// Where the bytes are.
+        /// Guest address of the buffer.
         pub address: U64,
-        /// How many.
+        /// Length of the buffer in bytes.
         pub length: U32,
         /// [`NEXT`], [`WRITE`], [`INDIRECT`].
         pub flags: U16,
-        /// The next one of the chain, if the flags say that there is one.
+        /// Index of the next descriptor in the chain, valid with [`NEXT`].
         pub next: U16,
     }
 }
 
-/// The chain goes on.
+/// The chain has a next descriptor.
 pub const NEXT: u16 = 1;
-/// The device writes there; else it reads.
+/// The device writes the buffer. Without this flag the device reads it.
 pub const WRITE: u16 = 2;
-/// What is there is a table of descriptors.
+/// The buffer holds a table of descriptors.
 pub const INDIRECT: u16 = 4;
-/// In the available ring's flags: do not call.
+/// Flag of the available ring: the device should send no notification.
 pub const NO_CALL: u16 = 1;
 
-/// The largest queue that is accepted.
+/// Largest accepted queue size.
 pub const SIZE_MAX: u16 = 1024;
-/// The longest chain: what a guest is told (`seg_max`), and a head and a status.
+/// Longest chain: the data segments announced to the guest (`seg_max`), a header and a status.
 pub const CHAIN_MAX: usize = 256;
 
-/// Where a queue lies, in the guest's addresses.
+/// Location of a queue, in guest addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// How many descriptors: a power of two.
+    /// Number of descriptors, a power of two.
     pub size: u16,
-    /// The descriptor table.
+    /// Address of the descriptor table.
     pub descriptors: u64,
-    /// What the guest makes available.
+    /// Address of the available ring, which the guest fills.
     pub available: u64,
-    /// What the device has used.
+    /// Address of the used ring, which the device fills.
     pub used: u64,
 }
 
 impl Layout {
-    /// Bytes of the three parts, events included: descriptors, available ring, used ring.
+    /// Lengths in bytes of the descriptor table, the available ring and the used ring, with the
+    /// event fields.
     #[must_use]
     pub fn bytes(size: u16) -> (u64, u64, u64) {
         let size = u64::from(size);
@@ -69,40 +70,41 @@ impl Layout {
     }
 }
 
-/// One request: what the device reads, then what it writes.
+/// One request: the buffers that the device reads, then those that it writes.
 #[derive(Debug, Default)]
 pub struct Chain {
-    /// To be read.
+    /// Buffers that the device reads.
     pub readable: Vec<Segment>,
-    /// To be written.
+    /// Buffers that the device writes.
     pub writable: Vec<Segment>,
 }
 
 impl Chain {
-    /// Makes it empty; its memory is used again.
+    /// Empties the chain and keeps its memory.
     pub fn clear(&mut self) {
         self.readable.clear();
         self.writable.clear();
     }
 }
 
-/// The device's side of one queue.
+/// Device side of one queue.
 #[derive(Debug)]
 pub struct Queue {
     layout: Layout,
     event_index: bool,
-    /// The next entry of the available ring to look at.
+    /// Index of the next entry to read in the available ring.
     next: u16,
-    /// The next entry of the used ring to fill.
+    /// Index of the next entry to fill in the used ring.
     used: u16,
-    /// What `used` was when the guest was last asked whether it wants to be called.
+    /// Value of `used` at the last call of [`Queue::wants_call`].
     told: u16,
 }
 
 impl Queue {
-    /// A queue that begins, or goes on: `next` is the entry of the available ring that comes first.
+    /// A new or resumed queue. `next` is the index of the first entry to read in the available
+    /// ring.
     ///
-    /// Errors: a size that no queue has, a part that is not aligned or not in the guest's memory.
+    /// Errors: the size is invalid, or a part is not aligned or is outside the guest's memory.
     pub fn new(
         layout: Layout,
         next: u16,
@@ -137,33 +139,33 @@ impl Queue {
         })
     }
 
-    /// The entry of the available ring that comes next.
+    /// Index of the next entry to read in the available ring.
     #[must_use]
     pub fn next_available(&self) -> u16 {
         self.next
     }
 
-    /// How many descriptors it has.
+    /// Number of descriptors.
     #[must_use]
     pub fn size(&self) -> u16 {
         self.layout.size
     }
 
-    /// How far the used ring is filled.
+    /// Index of the used ring.
     #[must_use]
     pub fn used(&self) -> u16 {
         self.used
     }
 
-    /// Goes on behind so many requests that were taken before, and not given back:
-    /// [`Queue::take_again`].
+    /// Skips `taken` entries of the available ring: requests that an earlier process has taken and
+    /// not returned. [`Queue::take_again`] reads these.
     pub fn go_on_behind(&mut self, taken: u16) {
         self.next = self.used.wrapping_add(taken);
     }
 
-    /// Takes a request that was taken before, and not given back: in `chain` what it consists of.
+    /// Reads a request that was taken before and not returned, and stores its buffers in `chain`.
     ///
-    /// Errors: the chain cannot be walked.
+    /// Errors: the chain is invalid.
     pub fn take_again(
         &self,
         memory: &impl Memory,
@@ -174,10 +176,10 @@ impl Queue {
         self.walk(memory, head, chain)
     }
 
-    /// Takes the next request, if there is one: its head, by which it is given back, and in `chain`
-    /// what it consists of.
+    /// Takes the next request, if there is one. Stores its buffers in `chain` and returns its head,
+    /// which [`Queue::give`] needs.
     ///
-    /// Errors: the chain cannot be walked.
+    /// Errors: the chain is invalid.
     pub fn take(&mut self, memory: &impl Memory, chain: &mut Chain) -> Result<Option<u16>, Broken> {
         let Some(entry) = self.waiting(memory)? else {
             return Ok(None);
@@ -191,7 +193,7 @@ impl Queue {
         Ok(Some(head))
     }
 
-    /// Where the next head stands.
+    /// Guest address of the next entry of the available ring, if the guest has filled it.
     fn waiting(&self, memory: &impl Memory) -> Result<Option<u64>, Broken> {
         let available = memory.load(self.layout.available + 2);
         let available = available.ok_or(Broken("the available ring has gone"))?;
@@ -210,7 +212,7 @@ impl Queue {
     fn walk(&self, memory: &impl Memory, head: u16, chain: &mut Chain) -> Result<(), Broken> {
         let mut table = (self.layout.descriptors, u32::from(self.layout.size));
         let mut index = head;
-        // Who comes round in a loop has more descriptors than a chain may have.
+        // The bound ends a loop: a loop has more descriptors than a chain may have.
         for _ in 0..=CHAIN_MAX {
             let descriptor = read(memory, table, index)?;
             let flags = descriptor.flags.get();
@@ -230,9 +232,9 @@ impl Queue {
         ))
     }
 
-    /// Gives a request back; `written` bytes of what it may write were written.
+    /// Returns a request to the guest. `written` is the number of bytes written to its buffers.
     ///
-    /// Errors: the used ring is no longer in the guest's memory.
+    /// Errors: the used ring is outside the guest's memory.
     pub fn give(&mut self, memory: &impl Memory, head: u16, written: u32) -> Result<(), Broken> {
         let slot = u64::from(self.used % self.layout.size);
         let entry = [U32::new(head.into()), U32::new(written)];
@@ -247,10 +249,10 @@ impl Queue {
         }
     }
 
-    /// Asks to be kicked for what comes from now on. True: something has come meanwhile, and no
-    /// kick will say so.
+    /// Requests a notification (kick) for the next request. Returns true if a request has arrived
+    /// meanwhile, because no kick will follow for it.
     ///
-    /// Errors: the rings are no longer in the guest's memory.
+    /// Errors: the rings are outside the guest's memory.
     pub fn ask_for_kick(&mut self, memory: &impl Memory) -> Result<bool, Broken> {
         if self.event_index && !memory.store(self.layout.available_event(), self.next) {
             return Err(Broken("the used ring has gone"));
@@ -258,9 +260,9 @@ impl Queue {
         Ok(self.waiting(memory)?.is_some())
     }
 
-    /// Whether the guest wants to be called for what was given back since this was asked last.
+    /// True if the guest wants a notification for the requests returned since the last call.
     ///
-    /// Errors: the available ring is no longer in the guest's memory.
+    /// Errors: the available ring is outside the guest's memory.
     pub fn wants_call(&mut self, memory: &impl Memory) -> Result<bool, Broken> {
         let before = core::mem::replace(&mut self.told, self.used);
         if before == self.used {
@@ -272,13 +274,13 @@ impl Queue {
             return Ok(flags & NO_CALL == 0);
         }
         let event = memory.load(self.layout.used_event()).ok_or(gone)?;
-        // Whether the wanted index is one of those that were used: section 2.7.7.2.
+        // True if the used entries include the index that the guest has named: section 2.7.7.2.
         let since = self.used.wrapping_sub(event).wrapping_sub(1);
         Ok(since < self.used.wrapping_sub(before))
     }
 }
 
-/// One descriptor of a table: where it begins, and how many it has.
+/// Reads one descriptor of a table, which is given by its address and number of entries.
 fn read(
     memory: &impl Memory,
     (table, entries): (u64, u32),
@@ -297,7 +299,7 @@ fn read(
     }
 }
 
-/// The table behind a descriptor.
+/// Address and number of entries of the table behind an indirect descriptor.
 fn indirect(descriptor: &Descriptor, is_first: bool) -> Result<(u64, u32), Broken> {
     let length = descriptor.length.get();
     if !is_first {

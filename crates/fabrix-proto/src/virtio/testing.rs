@@ -1,4 +1,4 @@
-//! Memory for tests: from address 0 on, so many bytes.
+//! Guest memory for tests. It starts at address 0.
 
 use core::cell::RefCell;
 

@@ -1,10 +1,10 @@
-//! vhost-user, the back end's side: what a monitor (QEMU) says about its guest's memory and queues,
-//! as a machine.
+//! vhost-user, back-end side: a machine for the messages in which a monitor (QEMU) describes its
+//! guest's memory and queues.
 //!
-//! A message is a head, a body, and descriptors beside it; the machine counts descriptors and never
-//! sees them. It keeps what was agreed on, refuses what is out of order, and names what its owner
-//! has to do, then makes the answer.
-//! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
+//! A message is a header, a body, and file descriptors beside it. The machine sees only the number
+//! of descriptors. It keeps the negotiated state, refuses messages that are out of order, returns
+//! the owner's next action as an [`Event`], and builds the answer. Source: QEMU,
+//! docs/interop/vhost-user.rst. All integers are in the machine's own order.
 
 mod queues;
 mod spec;
@@ -29,68 +29,70 @@ use super::inflight::Shape;
 use super::queue::Layout;
 use crate::Violation;
 
-/// How a queue is to begin.
+/// Parameters of a queue that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Where it lies.
+    /// Location of the queue.
     pub layout: Layout,
-    /// The entry of the available ring that comes first.
+    /// Index of the first entry to read in the available ring.
     pub next: u16,
-    /// Kicks and calls are asked for by index.
+    /// True if both sides request notifications by index.
     pub event_index: bool,
-    /// It is to work at once; else when it is enabled.
+    /// True if the queue works at once. Otherwise it works after [`Event::Enable`].
     pub enabled: bool,
 }
 
-/// What the owner of a session has to do; then it sends what [`Session::answer`] or another answer
-/// gives.
+/// Action for the owner of a session. After the action the owner sends the answer that
+/// [`Session::answer`] or the event gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing.
+    /// No action.
     Nothing,
-    /// Send this now: it is the whole answer.
+    /// Send these bytes now. They are the whole answer.
     Answer(Vec<u8>),
-    /// The memory is this; a descriptor for each region came with the message.
+    /// Map these memory regions. One descriptor for each region came with the message.
     Memory(Vec<Region>),
-    /// A queue begins; the descriptor by which it is kicked came with the message.
+    /// Start a queue. The descriptor of its kicks came with the message.
     Start(usize, Start),
-    /// A queue ends; [`Session::stopped`] makes the answer.
+    /// Stop a queue. [`Session::stopped`] builds the answer.
     Stop(usize),
-    /// A queue works, or pauses.
+    /// Enable a queue (true), or pause the queue (false).
     Enable(usize, bool),
-    /// By what to call the guest: the descriptor that came with the message, or not at all.
+    /// Notify the guest of this queue through the descriptor that came with the message, or not at
+    /// all if none came.
     Call(usize),
-    /// Look at [`Session::writeback`] again.
+    /// Read [`Session::writeback`] again.
     Writeback,
-    /// The descriptor that came with the message is a socket, where the monitor hears what the back
-    /// end has to say: [`config_changed`].
+    /// Keep the descriptor that came with the message. It is a socket on which the monitor receives
+    /// messages of the back end: [`config_changed`].
     Channel,
-    /// Make a file of so many zeroes, and send this with it: it is the whole answer.
+    /// Create a file of this many zero bytes. Send its descriptor with these bytes: the whole
+    /// answer.
     NewRecord(u64, Vec<u8>),
-    /// What is in progress is recorded in the file that came with the message.
+    /// Record the requests in progress in the file that came with the message.
     Record(Record),
 }
 
-/// Where the record of what is in progress lies.
+/// Location of the record of requests in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose it is.
+    /// Number of queues and entries.
     pub shape: Shape,
-    /// Where it begins in its file: at a page.
+    /// Offset in the file, a multiple of the page size.
     pub offset: u64,
-    /// How much of it is there: all regions, and perhaps what is behind them.
+    /// Available length in bytes: all regions, and perhaps the owner record after them.
     pub bytes: u64,
 }
 
 impl Event {
-    /// Whether the message has an answer of its own.
+    /// True if the message has an answer of its own.
     fn has_answer(&self) -> bool {
         matches!(self, Self::Answer(_) | Self::Stop(_) | Self::NewRecord(..))
     }
 }
 
-/// What is said at the monitor's other socket when the device's space has changed. No answer is
-/// asked for.
+/// Message on the monitor's other socket that reports a change of the device's configuration space.
+/// It requests no answer.
 #[must_use]
 pub fn config_changed() -> [u8; HEAD_BYTES] {
     zerocopy::transmute!(Head {
@@ -100,7 +102,7 @@ pub fn config_changed() -> [u8; HEAD_BYTES] {
     })
 }
 
-/// One connection with a monitor.
+/// Connection to a monitor.
 pub struct Session {
     offered: u64,
     config: Vec<u8>,
@@ -108,12 +110,12 @@ pub struct Session {
     protocol: u64,
     regions: Vec<Region>,
     rings: [Ring; QUEUES_MAX],
-    /// The request in hand wants to be answered, and has no answer of its own.
+    /// Current request, if it needs an acknowledgement and has no answer of its own.
     pending: Option<u32>,
 }
 
 impl Session {
-    /// A session that offers a device with these feature bits and this space.
+    /// A session that offers a device with these feature bits and this configuration space.
     #[must_use]
     pub fn new(features: u64, config: &[u8]) -> Self {
         Self {
@@ -127,7 +129,7 @@ impl Session {
         }
     }
 
-    /// The device's space is this from now on, but for what the guest has set.
+    /// Replaces the configuration space, except for the field that the guest has set.
     pub fn describe(&mut self, config: &[u8]) {
         let set = self.config.get(WRITEBACK_AT).copied();
         self.config.clear();
@@ -137,21 +139,21 @@ impl Session {
         }
     }
 
-    /// What the guest has taken of the features that were offered.
+    /// Features that the guest has accepted.
     #[must_use]
     pub fn features(&self) -> u64 {
         self.features
     }
 
-    /// Whether writes may stay in a cache until a flush, as the guest has set it.
+    /// True if the guest allows writes to stay in a cache until a flush.
     #[must_use]
     pub fn writeback(&self) -> bool {
         self.config.get(WRITEBACK_AT) == Some(&1)
     }
 
-    /// How many bytes of body follow a head.
+    /// Length in bytes of the body that follows a header.
     ///
-    /// Errors: no message begins so.
+    /// Errors: the header is invalid.
     pub fn body_bytes(head: &[u8; HEAD_BYTES]) -> Result<usize, Violation> {
         let head: Head = zerocopy::transmute!(*head);
         if head.flags & VERSION_MASK != VERSION || head.flags & REPLY != 0 {
@@ -169,9 +171,9 @@ impl Session {
         }
     }
 
-    /// A whole message, with so many descriptors beside it.
+    /// Handles a whole message with `descriptors` descriptors beside it.
     ///
-    /// Errors: the message is wrong, was not offered, or may not come now.
+    /// Errors: the message is invalid, was not offered, or is not allowed now.
     pub fn message(
         &mut self,
         head: &[u8; HEAD_BYTES],
@@ -189,13 +191,14 @@ impl Session {
         Ok(event)
     }
 
-    /// The answer to the last message, when all that it asks for was done; None: none is wanted.
+    /// Acknowledgement of the last message, to be sent after its action. `None` if the monitor
+    /// wants none.
     pub fn answer(&mut self) -> Option<Vec<u8>> {
         let request = self.pending.take()?;
         Some(reply(request, &0_u64.to_ne_bytes()))
     }
 
-    /// The answer to the end of a queue, whose next available entry would have been this.
+    /// Answer to the stop of a queue. `next` is the index of the next entry in the available ring.
     pub fn stopped(&mut self, ring: usize, next: u16) -> Vec<u8> {
         self.rings[ring].started = false;
         self.rings[ring].next = next;
@@ -308,8 +311,8 @@ impl Session {
         Ok(Event::Memory(regions))
     }
 
-    /// Both ways: offset, bytes and flags, then the bytes. A range that is not there is answered
-    /// with no bytes at all.
+    /// Reads the configuration space. Request and answer hold offset, length and flags, then the
+    /// bytes. The answer to an invalid range has no body.
     fn get_config(&self, body: &[u8]) -> Result<Event, Violation> {
         let (offset, bytes) = config_range(body)?;
         if bytes > CONFIG_BYTES_MAX || offset > CONFIG_BYTES_MAX - bytes {
@@ -318,7 +321,7 @@ impl Session {
         let mut answer = body.to_vec();
         let known = self.config.get(offset..).unwrap_or_default();
         let known = &known[..known.len().min(bytes)];
-        // What newer monitors expect behind the fields that we know is zero.
+        // Newer monitors read fields behind the known ones as zero.
         answer[12..].fill(0);
         answer[12..12 + known.len()].copy_from_slice(known);
         Ok(Event::Answer(reply(request::GET_CONFIG, &answer)))
@@ -339,7 +342,7 @@ impl Session {
         Ok(Event::Writeback)
     }
 
-    /// The record of what is in progress, as [`new_record`] was answered.
+    /// Checks the record that [`new_record`] described before.
     fn record(&self, body: &[u8], descriptors: usize) -> Result<Event, Violation> {
         let (told, shape) = Inflight::read(body)?;
         one_descriptor(descriptors)?;
@@ -360,7 +363,8 @@ impl Session {
     }
 }
 
-/// Both ways the same, with how long the record is; it is to begin where its file does.
+/// Describes a new record. The answer repeats the request, with the record's length and the offset
+/// 0.
 fn new_record(body: &[u8]) -> Result<Event, Violation> {
     let (mut told, shape) = Inflight::read(body)?;
     (told.bytes, told.offset) = (shape.whole_bytes(), 0);

@@ -1,4 +1,4 @@
-//! What a process that dies between any two steps leaves, and what anybody may have written there.
+//! The record after a death between any two steps, and the record with arbitrary content.
 
 use super::super::testing::Ram;
 use super::*;
@@ -16,7 +16,7 @@ fn open(ram: &Ram, used: u16) -> Result<(QueueRegion, Option<Vec<u16>>), Broken>
     QueueRegion::open(ram, AT, ENTRIES, used)
 }
 
-/// What a death leaves to be carried out again.
+/// Requests that have to be carried out again after a death.
 fn left(ram: &Ram, used: u16) -> Vec<u16> {
     let (_, heads) = open(ram, used).expect("it is in order");
     heads.expect("it is not new")
@@ -39,7 +39,7 @@ fn what_was_taken_and_not_given_back_is_found_in_the_order_of_taking() {
     region.giving(&ram, 2).expect("it is there");
     region.given(&ram, 2, 6).expect("it is there");
     assert_eq!(left(&ram, 6), [6, 7, 0]);
-    // Who goes on takes behind what it has found.
+    // The next process numbers its requests after those that it has found.
     let (mut region, _) = open(&ram, 6).expect("it is in order");
     region.taken(&ram, 1).expect("it is there");
     assert_eq!(left(&ram, 6), [6, 7, 0, 1]);
@@ -114,7 +114,7 @@ fn nonsense_is_refused_or_comes_to_heads_that_are_there() {
     ram.store(AT + 8, 2);
     assert!(sentence(&ram, 0).contains("another version or size"));
     assert!(QueueRegion::open(&ram, 512 - 8, ENTRIES, 0).is_err());
-    // A list that comes round, entries that all say the same.
+    // A list that is a loop, and entries with equal submission numbers.
     let ram = self::ram();
     ram.write(AT, &vec![1; 400]);
     for (field, value) in [(8, VERSION), (10, ENTRIES), (12, 0), (14, 0)] {
@@ -139,7 +139,7 @@ fn a_record_stays_with_its_disk() {
             .0
             .contains("another disk")
     );
-    // Where another back end has left no room, nothing is known.
+    // Another back end has left no room for the identity, so any disk may claim the record.
     own(&Ram::new(200), shape, &other).expect("it may be anybody's");
 }
 

@@ -1,10 +1,9 @@
-//! The queue over a memory of the test's own: what a driver that keeps the rules gets, and what one
-//! that breaks them.
+//! The queue over test memory, with a guest driver that keeps the rules and one that breaks them.
 
 use super::super::testing::Ram;
 use super::*;
 
-/// A queue of 8 at the start of the memory.
+/// A queue of 8 descriptors at the start of the memory.
 const LAYOUT: Layout = Layout {
     size: 8,
     descriptors: 0,
@@ -16,7 +15,7 @@ fn queue(memory: &Ram, event_index: bool) -> Queue {
     Queue::new(LAYOUT, 0, event_index, memory).expect("a queue")
 }
 
-/// Descriptor `index`: address, length, flags, next.
+/// Writes descriptor `index`: address, length, flags, next.
 fn describe(
     memory: &Ram,
     table: u64,
@@ -103,7 +102,7 @@ fn a_chain_that_breaks_the_rules_is_a_sentence() {
         &[(4096, 16, INDIRECT, 0)],
         "table of descriptors lies outside",
     );
-    // The table itself, taken for an indirect one.
+    // The descriptor table itself, used as an indirect table.
     check(
         &[(16, 16, INDIRECT, 0), (16, 16, INDIRECT, 0)],
         "leads to another",
@@ -154,7 +153,7 @@ fn what_was_in_progress_is_taken_again_and_what_is_new_comes_behind_it() {
     for head in [2, 6] {
         describe(&memory, 0, head, (1024 + u64::from(head), 16, 0, 0));
     }
-    // Two were given back, one is in progress, one is new.
+    // Two requests were returned, one is in progress, one is new.
     assert!(memory.store(258, 2));
     offer(&memory, 2, 6);
     offer(&memory, 3, 2);

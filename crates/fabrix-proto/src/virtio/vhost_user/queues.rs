@@ -1,5 +1,4 @@
-//! What a monitor says about queues: their sizes and places, where they begin, and that they do or
-//! end.
+//! Messages about queues: size, addresses, first entry, start, stop and enable.
 
 use zerocopy::FromBytes;
 
@@ -90,7 +89,7 @@ impl Session {
         let ring = self.rings[index];
         match ring.started {
             true => Ok(Event::Stop(index)),
-            // It never ran: it would begin where it was told to.
+            // The queue never ran, so it reports the index that the monitor has set.
             false => Ok(Event::Answer(self.stopped(index, ring.next))),
         }
     }
@@ -107,7 +106,7 @@ impl Session {
         Ok(Event::Enable(index, state.value == 1))
     }
 
-    /// A queue that does not run.
+    /// Returns a queue that is not running.
     fn idle(&mut self, index: u32) -> Result<&mut Ring, Violation> {
         let ring = &mut self.rings[ring_index(index.into())?];
         match ring.started {
@@ -116,7 +115,7 @@ impl Session {
         }
     }
 
-    /// Where the guest has what the monitor has at `user`, all of it in one region.
+    /// Converts a monitor address to a guest address. The range has to be in one region.
     fn guest_address(&self, user: u64, bytes: u64) -> Result<u64, Violation> {
         let inside = |region: &&Region| {
             user.checked_sub(region.user)

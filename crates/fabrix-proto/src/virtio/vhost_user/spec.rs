@@ -1,6 +1,5 @@
-//! What lies on a vhost-user socket: heads, bodies, numbers of messages and of features.
-//!
-//! Layout and numbers, and how both are read; what a message means is the parent's.
+//! vhost-user messages: headers, bodies, message numbers and feature bits, and their parsers. The
+//! parent module implements what a message does.
 
 use alloc::vec::Vec;
 
@@ -10,9 +9,9 @@ use crate::virtio::inflight::Shape;
 use crate::virtio::queue::SIZE_MAX;
 use crate::{Breach, Violation};
 
-/// Bytes of a message's head.
+/// Length of a header in bytes.
 pub const HEAD_BYTES: usize = size_of::<Head>();
-/// The longest body that is accepted: eight regions of memory, or the space of a device.
+/// Longest accepted body in bytes: eight memory regions, or a device's configuration space.
 pub const BODY_BYTES_MAX: usize = 512;
 /// Most descriptors beside a message.
 pub const DESCRIPTORS_MAX: usize = REGIONS_MAX;
@@ -22,13 +21,13 @@ pub const QUEUES_MAX: usize = 16;
 pub const REGIONS_MAX: usize = 8;
 
 native! {
-    /// What every message begins with. 12 bytes.
+    /// Header of every message. 12 bytes.
     pub struct Head: 12 bytes {
-        /// What it is: [`request`].
+        /// Number of the message: [`request`].
         pub request: u32,
-        /// Version, and whether it is an answer or wants one.
+        /// Version, the reply bit and the need-reply bit.
         pub flags: u32,
-        /// Bytes of the body.
+        /// Length of the body in bytes.
         pub bytes: u32,
     }
 }
@@ -38,7 +37,7 @@ pub(super) const VERSION_MASK: u32 = 3;
 pub(super) const REPLY: u32 = 1 << 2;
 pub(super) const NEED_REPLY: u32 = 1 << 3;
 
-/// What a monitor says.
+/// Messages of a monitor.
 pub mod request {
     #![expect(missing_docs, reason = "the names are the standard's own")]
     pub const GET_FEATURES: u32 = 1;
@@ -64,15 +63,14 @@ pub mod request {
     pub const SET_INFLIGHT_FD: u32 = 32;
 }
 
-/// The device's space has changed: what a back end says where it has something to say. There is no
-/// body.
+/// Message of the back end: the device's configuration space has changed. It has no body.
 pub(super) const BACKEND_CONFIG_CHANGE: u32 = 2;
 
-/// The feature bit that says that there are protocol features.
+/// Feature bit: protocol features can be negotiated.
 pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 
-/// What is offered: several queues, answers when asked for, the space of the device and that it is
-/// told when that has changed, and a record of what is in progress.
+/// Offered protocol features: several queues, acknowledgements, the configuration space and notices
+/// of its changes, and a record of requests in progress.
 pub const OFFERED: u64 = protocol::MQ
     | protocol::REPLY_ACK
     | protocol::BACKEND_REQ
@@ -92,13 +90,13 @@ pub mod protocol {
 native! {
     /// A region of the guest's memory. 32 bytes.
     pub struct Region: 32 bytes {
-        /// Where the guest has it.
+        /// Guest address.
         pub guest: u64,
-        /// How many bytes.
+        /// Length in bytes.
         pub bytes: u64,
-        /// Where the monitor has it.
+        /// Address in the monitor's memory.
         pub user: u64,
-        /// Where it begins in the file beside the message.
+        /// Offset in the file that comes with the message.
         pub offset: u64,
     }
 
@@ -116,11 +114,11 @@ native! {
         pub(super) log: u64,
     }
 
-    /// A record of what is in progress. 24 bytes, of which the last four mean nothing.
+    /// Description of a record of requests in progress. 24 bytes. The last four are unused.
     pub(super) struct Inflight: 24 bytes {
-        /// Bytes of the record; the back end's to say.
+        /// Length of the record in bytes, which the back end decides.
         pub(super) bytes: u64,
-        /// Where it begins in its file.
+        /// Offset of the record in its file.
         pub(super) offset: u64,
         pub(super) queues: u16,
         pub(super) entries: u16,
@@ -129,7 +127,7 @@ native! {
 }
 
 impl Inflight {
-    /// As it came, whose queues and entries are some that can be.
+    /// Parses a description, and checks the numbers of queues and entries.
     pub(super) fn read(body: &[u8]) -> Result<(Self, Shape), Violation> {
         let asked = Self::read_from_bytes(body).map_err(|_| short())?;
         let queues = usize::from(asked.queues);
@@ -148,7 +146,7 @@ impl Inflight {
     }
 }
 
-/// In the number of a queue: no descriptor comes with it.
+/// Flag in a queue number: no descriptor comes with the message.
 pub(super) const NO_DESCRIPTOR: u64 = 1 << 8;
 
 pub(super) fn is_sane(region: &Region) -> bool {
@@ -247,5 +245,5 @@ pub(super) fn short() -> Violation {
 }
 
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// What vhost-user allows the space of a device to have.
+/// Largest configuration space in bytes that vhost-user allows.
 pub(super) const CONFIG_BYTES_MAX: usize = 256;

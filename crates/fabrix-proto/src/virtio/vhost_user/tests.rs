@@ -1,4 +1,4 @@
-//! Messages as a monitor sends them, whole, wrong and cut short.
+//! Messages of a monitor: complete, wrong and truncated.
 
 use super::super::{blk, feature};
 use super::request as ask;
@@ -54,7 +54,7 @@ fn addresses(index: u32, user: u64) -> Vec<u8> {
     [&pair(index, 0)[..], numbers.as_bytes()].concat()
 }
 
-/// Everything that a queue needs before it is kicked.
+/// A session that has received all messages about a queue but the kick.
 fn prepared() -> Session {
     let mut session = session();
     say(

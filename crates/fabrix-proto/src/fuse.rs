@@ -1,10 +1,9 @@
-//! FUSE, as the server of one regular file speaks it: what the kernel asks, what it is told.
+//! FUSE, server side, for a single regular file: parsing of the kernel's requests.
 //!
-//! Every message is whole: one read of /dev/fuse, one write; or one exchange of memory with the
-//! kernel over io_uring (`fuse/exchange.rs`). Integers are in the machine's own order, for both
-//! ends are this machine. The kernel is trusted to be the kernel, and still no message of it can do
-//! more than be refused. Here is what it asks; `fuse/layout.rs` has the structures,
-//! `fuse/answer.rs` what it is told.
+//! Every message is complete: one read of /dev/fuse, one write, or one exchange in memory shared
+//! with the kernel over io_uring (`fuse/exchange.rs`). Integers are in the machine's own order,
+//! because kernel and server run on the same machine. The server trusts the kernel, but refuses
+//! every invalid message. `fuse/layout.rs` holds the structures, `fuse/answer.rs` the answers.
 //! Source: include/uapi/linux/fuse.h of the Linux kernel, protocol 7.31 and later.
 
 mod answer;
@@ -21,88 +20,89 @@ pub use self::exchange::{answer_exchange, parse_exchange};
 pub use self::layout::InHeader;
 use self::layout::{Fallocate, InitIn, OutHeader, SetAttributes, Transfer};
 
-/// The node of the file itself: the root of its file system, which is no folder.
+/// Node number of the file, which is the root of its file system. The root is not a folder.
 pub const FILE_NODE: u64 = 1;
-/// Bytes before the data of a write: what a message needs beside it.
+/// Bytes before the data in a write message.
 pub const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<Transfer>();
-/// The kernel refuses to read into less (FUSE_MIN_READ_BUFFER).
+/// Smallest buffer that the kernel accepts for a read (FUSE_MIN_READ_BUFFER).
 pub const MESSAGE_BYTES_MIN: usize = 8192;
-/// Bytes before the data of an answer.
+/// Bytes before the data in an answer.
 pub const OUT_HEADER_BYTES: usize = size_of::<OutHeader>();
 
-/// What the kernel asks.
+/// Operation that the kernel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The first message: which version, which abilities.
+    /// First message: negotiation of the version and of features.
     Init {
-        /// Of the protocol.
+        /// Major version of the protocol.
         major: u32,
-        /// Of the protocol.
+        /// Minor version of the protocol.
         minor: u32,
-        /// How far the kernel reads ahead, in bytes.
+        /// The kernel's readahead in bytes.
         max_readahead: u32,
-        /// What it can.
+        /// Features of the kernel.
         flags: u64,
     },
-    /// What the file is.
+    /// Return the attributes of the file.
     Attributes,
-    /// Change what the file is.
+    /// Change attributes of the file.
     Change {
-        /// The size is to be this.
+        /// New size, if the size changes.
         size: Option<u64>,
-        /// Owner or mode are to change.
+        /// True if the owner or the mode changes.
         owner_or_mode: bool,
     },
-    /// Open it.
+    /// Open the file.
     Open,
     /// Read.
     Read {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
     },
-    /// Write; the data begins [`WRITE_HEAD_BYTES`] into the message.
+    /// Write. The data starts at byte [`WRITE_HEAD_BYTES`] of the message.
     Write {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many; so many follow.
+        /// Number of bytes. The same number of bytes follows.
         bytes: u32,
     },
-    /// All that was written is to be on the medium.
+    /// Answer when all written data is on the medium.
     Sync,
-    /// Make a hole (`punch`) or zeroes.
+    /// Zero a range.
     Zero {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// Give the space back.
+        /// True if the space is deallocated (a hole).
         punch: bool,
     },
-    /// The file system's size.
+    /// Return the size of the file system.
     StatFs,
-    /// It closes a descriptor, or the file: nothing is to be done, and that is answered.
+    /// Close a descriptor or the file. There is nothing to do but to answer.
     Close,
-    /// It forgets something or interrupts somebody: no answer.
+    /// Forget a node, or interrupt a request. There is no answer.
     Unanswered,
-    /// The file system is unmounted; no answer.
+    /// The file system is unmounted. There is no answer.
     Destroy,
-    /// Something that one file does not do.
+    /// An operation that is not supported for a single file.
     Unknown,
     /// Less came than such a message has.
     Broken,
 }
 
-/// Parses a message: the number for its answer, and its operation. None: not even a header.
+/// Parses a message. Returns its unique number for the answer, and its operation, or `None` without
+/// a whole header.
 #[must_use]
 pub fn parse(message: &[u8]) -> Option<(u64, Operation)> {
     let (header, body) = InHeader::read_from_prefix(message).ok()?;
     Some((header.unique, operation(&header, body, None)))
 }
 
-/// The operation of a message with this body. `apart`: so many bytes of data do not follow there
-/// but lie elsewhere.
+/// Parses the body of a message. `apart`: number of data bytes that are stored elsewhere instead of
+/// after the body.
 fn operation(header: &InHeader, body: &[u8], apart: Option<usize>) -> Operation {
     let operation = body_of(header.opcode, body, apart).unwrap_or(Operation::Broken);
     if header.node != FILE_NODE && needs_node(operation) {

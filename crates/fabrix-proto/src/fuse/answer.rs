@@ -1,25 +1,25 @@
-//! What the kernel is told.
+//! Answers to the kernel.
 
 use super::layout::{AttributesOut, InitOut, OpenOut, OutHeader, StatFsOut};
 use super::{FILE_NODE, OUT_HEADER_BYTES};
 
-/// What the kernel is told of the file.
+/// Attributes of the file, as reported to the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What is best read and written at once, and the unit of holes.
+    /// Preferred request size in bytes, and the unit of holes.
     pub block_bytes: u32,
-    /// Nobody may write.
+    /// True if writes are refused.
     pub read_only: bool,
-    /// Whose it is: user, group.
+    /// Owner: user, group.
     pub owner: (u32, u32),
 }
 
-/// The longest answer without data.
+/// Longest answer without data, in bytes.
 pub const ANSWER_BYTES_MAX: usize = OUT_HEADER_BYTES + size_of::<AttributesOut>();
 
-/// The head of an answer with so many bytes behind it; `error` is zero or a negative errno.
+/// Header of an answer that is followed by `bytes` bytes. `error` is zero or a negative errno.
 #[must_use]
 pub fn head(unique: u64, error: i32, bytes: usize) -> [u8; OUT_HEADER_BYTES] {
     let length = u32::try_from(OUT_HEADER_BYTES + bytes).unwrap_or(u32::MAX);
@@ -30,21 +30,21 @@ pub fn head(unique: u64, error: i32, bytes: usize) -> [u8; OUT_HEADER_BYTES] {
     })
 }
 
-/// What the kernel is offered when it begins.
+/// Values offered to the kernel in the negotiation.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// The longest read and write.
+    /// Longest read and write in bytes.
     pub bytes_max: u32,
-    /// Bytes of a page of this machine.
+    /// Page size of this machine in bytes.
     pub page_bytes: u32,
-    /// How many requests that nobody waits for it sends at once.
+    /// Most background requests (requests that no process waits for) in progress.
     pub background: u16,
-    /// Its requests may come over io_uring, if it has offered that.
+    /// True if the server accepts requests over io_uring, provided that the kernel offers them.
     pub over_uring: bool,
 }
 
-/// The answer to [`Operation::Init`](super::Operation::Init). None: the kernel speaks another
-/// protocol.
+/// Answer to [`Operation::Init`](super::Operation::Init). `None` if the kernel's protocol version
+/// is not supported.
 #[must_use]
 pub fn init(asked: (u32, u32, u64), readahead: u32, offer: &Offer) -> Option<[u8; 64]> {
     let (major, minor, flags) = asked;
@@ -73,8 +73,8 @@ pub fn init(asked: (u32, u32, u64), readahead: u32, offer: &Offer) -> Option<[u8
     Some(zerocopy::transmute!(out))
 }
 
-/// The answer to [`Operation::Attributes`] and [`Operation::Change`]. Nothing of it may be kept:
-/// the size may change.
+/// Answer to [`Operation::Attributes`] and [`Operation::Change`]. The kernel may not cache it,
+/// because the size may change.
 #[must_use]
 pub fn attributes(facts: &Facts) -> [u8; 104] {
     let mode = if facts.read_only {
@@ -101,7 +101,7 @@ pub fn attributes(facts: &Facts) -> [u8; 104] {
     })
 }
 
-/// The answer to [`Operation::Open`]: past the page cache, writes side by side.
+/// Answer to [`Operation::Open`]: requests bypass the page cache, and writes run in parallel.
 #[must_use]
 pub fn opened() -> [u8; 16] {
     zerocopy::transmute!(OpenOut {
@@ -111,13 +111,13 @@ pub fn opened() -> [u8; 16] {
     })
 }
 
-/// The answer to a write of so many bytes.
+/// Answer to a write of `bytes` bytes.
 #[must_use]
 pub fn written(bytes: u32) -> [u8; 8] {
     zerocopy::transmute!([bytes, 0])
 }
 
-/// The answer to [`Operation::StatFs`].
+/// Answer to [`Operation::StatFs`].
 #[must_use]
 pub fn statfs(facts: &Facts) -> [u8; 80] {
     zerocopy::transmute!(StatFsOut {
@@ -136,15 +136,15 @@ pub fn statfs(facts: &Facts) -> [u8; 80] {
 
 const MAJOR: u32 = 7;
 const MINOR: u32 = 31;
-/// The first with a settable number of pages: Linux 4.20.
+/// First minor version with a settable number of pages: Linux 4.20.
 const MINOR_MIN: u32 = 28;
 const ASYNC_READ: u64 = 1;
 const BIG_WRITES: u64 = 1 << 5;
 pub(super) const ASYNC_DIO: u64 = 1 << 15;
 const MAX_PAGES: u64 = 1 << 22;
-/// There are more than 32 flags.
+/// The message has a second word of flags.
 pub(super) const INIT_EXT: u32 = 1 << 30;
-/// FUSE_OVER_IO_URING, of Linux 6.14 and later where the administrator allows it.
+/// FUSE_OVER_IO_URING: Linux 6.14 and later, if the administrator allows it.
 pub const OVER_IO_URING: u64 = 1 << 41;
 const FOPEN_DIRECT_IO: u32 = 1;
 const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;

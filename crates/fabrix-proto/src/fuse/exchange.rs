@@ -1,7 +1,7 @@
-//! FUSE over io_uring: a request and its answer in memory that the kernel and its server share.
+//! FUSE over io_uring: a request and its answer in memory that kernel and server share.
 //!
-//! A header holds what a message begins with, in parts of fixed places; the payload is a buffer of
-//! its own. There is no other difference to a message.
+//! The header holds the start of a message in parts at fixed positions. The payload is a separate
+//! buffer. Otherwise requests and answers are the same as in messages.
 //! Source: include/uapi/linux/fuse.h and Documentation/filesystems/fuse/fuse-io-uring.rst of the
 //! Linux kernel, 6.14.
 
@@ -15,23 +15,23 @@ use super::{OUT_HEADER_BYTES, Operation, operation};
 wire! {
     /// `struct fuse_uring_req_header`. 288 bytes.
     struct ExchangeHeader: 288 bytes {
-        in_out: [u8; 128],    // what a message begins with, what an answer begins with
-        operation: [u8; 128], // op_in: what follows it, without data
+        in_out: [u8; 128],    // start of a message or of an answer
+        operation: [u8; 128], // op_in: the operation's arguments, without data
         sizes @ 256: ExchangeSizes, // ring_ent_in_out
     }
 
     /// `struct fuse_uring_ent_in_out`. 32 bytes.
     struct ExchangeSizes: 32 bytes {
         flags: U64,
-        commit_id: U64, // by what number the kernel wants the answer
+        commit_id: U64, // number that the kernel expects with the answer
         payload_bytes: U32,
         padding: U32,
         reserved: U64,
     }
 }
 
-/// The request in an exchange whose payload has room for so many bytes, and the number for its
-/// answer. None: that is no header.
+/// Parses the request in an exchange whose payload buffer has `room` bytes. Returns the unique
+/// number for the answer, and the operation, or `None` without a whole header.
 #[must_use]
 pub fn parse_exchange(header: &[u8], room: usize) -> Option<(u64, Operation)> {
     let (exchange, _) = ExchangeHeader::ref_from_prefix(header).ok()?;
@@ -46,8 +46,9 @@ pub fn parse_exchange(header: &[u8], room: usize) -> Option<(u64, Operation)> {
     ))
 }
 
-/// Writes over the header of an exchange how its request ended: `error` is zero or a negative
-/// errno; so many bytes of the answer are in the payload. What is no header stays as it is.
+/// Writes the result of a request over the header of its exchange: `error` is zero or a negative
+/// errno, `bytes` is the length of the answer's data in the payload. A header that is too short
+/// stays unchanged.
 pub fn answer_exchange(header: &mut [u8], unique: u64, error: i32, bytes: usize) {
     let Ok((exchange, _)) = ExchangeHeader::mut_from_prefix(header) else {
         return;
@@ -65,8 +66,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// A write of 4,096 bytes at 8,192, as a kernel of 64 bits and little-endian order leaves it
-    /// behind.
+    /// A write of 4,096 bytes at offset 8,192, as a 64-bit little-endian kernel stores it.
     #[rustfmt::skip]
     const WRITE: [(usize, &[u8]); 4] = [
         (0, &[0x50, 0x10, 0, 0, 16, 0, 0, 0, 0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]),
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn requests_over_io_uring_are_taken_where_the_kernel_offers_them_and_we_do() {
-        // 7.45, a kernel with more than 32 flags, of which it says the 41st and others.
+        // Version 7.45, from a kernel with more than 32 flags. Flag 41 is among those that it sets.
         let mut first = vec![104, 0, 0, 0, 26, 0, 0, 0, 2];
         first.resize(40, 0);
         first.extend([

@@ -1,33 +1,33 @@
-//! The structures of FUSE, with the kernel's names for what they are.
+//! Structures of FUSE, under the kernel's names.
 //!
 //! Source: include/uapi/linux/fuse.h of the Linux kernel, protocol 7.31 and later.
 
 native! {
-    /// What every message of the kernel begins with. 40 bytes.
+    /// Header of every message of the kernel. 40 bytes.
     pub struct InHeader: 40 bytes {
-        /// Bytes of the whole message.
+        /// Length of the whole message in bytes.
         pub length: u32,
-        /// What is asked.
+        /// Operation code.
         pub opcode: u32,
-        /// Comes back with the answer.
+        /// Number of the request, echoed in the answer.
         pub unique: u64,
-        /// Of which file.
+        /// Node number.
         pub node: u64,
-        /// By whom: user, group, process.
+        /// User, group and process that the kernel acts for.
         pub who: [u32; 3],
-        /// Bytes of extensions, in units of eight.
+        /// Length of extensions, in units of eight bytes.
         pub extensions: u16,
         pub(super) padding: u16,
     }
 
-    /// What every answer begins with. 16 bytes.
+    /// Header of every answer. 16 bytes.
     pub(super) struct OutHeader: 16 bytes {
         pub(super) length: u32,
         pub(super) error: i32,
         pub(super) unique: u64,
     }
 
-    /// FUSE_READ and FUSE_WRITE. 40 bytes; a write's data follows.
+    /// FUSE_READ and FUSE_WRITE. 40 bytes. A write's data follows.
     pub(super) struct Transfer: 40 bytes {
         pub(super) handle: u64,
         pub(super) offset: u64,
@@ -47,7 +47,7 @@ native! {
         pub(super) padding: u32,
     }
 
-    /// FUSE_SETATTR, as far as it matters here: of 88 bytes the first 24.
+    /// FUSE_SETATTR: the first 24 of 88 bytes. The server does not use the others.
     pub(super) struct SetAttributes: 24 bytes {
         pub(super) valid: u32,
         pub(super) padding: u32,

@@ -32,15 +32,15 @@ enum Turn {
     Over,
 }
 
-/// What goes to the character device: the number of the command, the eight bytes of it that are
-/// used (the other eight would be an address), and what stands beside it.
+/// A command for the character device: its opcode, the used eight bytes of its argument (the other
+/// eight would be an address), and the buffer index beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// `FETCH_REQ` or `COMMIT_AND_FETCH_REQ`.
     pub opcode: u32,
-    /// Queue and tag; result.
+    /// Queue and tag, then the result.
     pub words: [u32; 2],
-    /// [`spec::buffer_index`], or nothing.
+    /// [`spec::buffer_index`], or 0 without one.
     pub buffer_index: u32,
 }
 
@@ -57,8 +57,8 @@ pub enum Came {
 }
 
 impl Queue {
-    /// A queue of so many tags, none begun. With `places` ([`spec::F_AUTO_BUF_REG`]) the pages of
-    /// each tag's requests are wanted at the place of its number.
+    /// A queue of `depth` tags, none of them started. With `places` ([`spec::F_AUTO_BUF_REG`]) the
+    /// driver registers the pages of a request at the index of its tag.
     #[must_use]
     pub fn new(depth: u16, places: bool) -> Self {
         Self {
@@ -68,19 +68,19 @@ impl Queue {
         }
     }
 
-    /// How many tags it has.
+    /// Number of tags.
     #[must_use]
     pub fn depth(&self) -> u16 {
         u16::try_from(self.turns.len()).unwrap_or(u16::MAX)
     }
 
-    /// The first command of a tag. None: it was begun before, or there is no such tag.
+    /// First command of a tag. `None` if the tag was started before or does not exist.
     pub fn begin(&mut self, tag: u16) -> Option<Command> {
         self.pass(tag, Turn::New, Turn::Driver)?;
         Some(self.command(spec::FETCH_REQ, tag, 0))
     }
 
-    /// The command of a tag has ended with `result`.
+    /// Handles the completion of a tag's command.
     pub fn came(&mut self, tag: u16, result: i32) -> Came {
         if self.pass(tag, Turn::Driver, Turn::Server).is_none() {
             return Came::Refused(result); // no command of it was under way: nothing is believed of it
@@ -97,20 +97,21 @@ impl Queue {
         }
     }
 
-    /// Answers the request of a tag: bytes moved, or a negative errno. None: there is none to
-    /// answer.
+    /// Answers the request of a tag with the number of bytes moved, or with a negative errno.
+    /// `None` if the tag has no request.
     pub fn answer(&mut self, tag: u16, result: i32) -> Option<Command> {
         self.pass(tag, Turn::Server, Turn::Driver)?;
         Some(self.command(spec::COMMIT_AND_FETCH_REQ, tag, result))
     }
 
-    /// Whether the tag has a request to answer.
+    /// True if the tag has a request to answer.
     #[must_use]
     pub fn has_request(&self, tag: u16) -> bool {
         self.turns.get(usize::from(tag)) == Some(&Turn::Server)
     }
 
-    /// Whether the driver has given every tag back for good: it wants nothing more of this server.
+    /// True if the driver has returned every tag for good. The server then serves no request any
+    /// more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.left == 0
@@ -125,7 +126,7 @@ impl Queue {
         Some(())
     }
 
-    /// The queue is the first: its number is zero.
+    /// The queue is the only one: its number is zero.
     fn command(&self, opcode: u32, tag: u16, result: i32) -> Command {
         let queue = [0u16.to_ne_bytes(), tag.to_ne_bytes()];
         let queue = u32::from_ne_bytes([queue[0][0], queue[0][1], queue[1][0], queue[1][1]]);
@@ -149,8 +150,8 @@ const RESULT_ABORT: i32 = -19;
 mod tests {
     use super::*;
 
-    /// The driver's side, as far as a server can see it: commands held, requests given out, answers
-    /// heard.
+    /// The driver, as far as a server sees it: commands held, requests handed out, answers
+    /// received.
     struct Driver {
         held: Vec<bool>,
         given: Vec<bool>,
@@ -166,7 +167,7 @@ mod tests {
             }
         }
 
-        /// Takes a command as the kernel does: a second one for a tag is refused.
+        /// Takes a command as the kernel does: it refuses a second command for a tag.
         fn take(&mut self, command: Command) -> Result<(), i32> {
             let [index, result] = command.words.map(u32::to_ne_bytes);
             assert_eq!(index[..2], [0, 0], "the only queue");
@@ -187,7 +188,7 @@ mod tests {
             Ok(())
         }
 
-        /// A request comes at this tag.
+        /// Hands out a request at this tag.
         fn ask(&mut self, tag: u16) -> i32 {
             let at = usize::from(tag);
             assert!(self.held[at], "no command waits at {tag}");

@@ -1,21 +1,21 @@
-//! What lies in memory between a server and the driver: commands, facts about a device,
-//! descriptions of requests.
+//! Structures that server and driver exchange: commands, device information, parameters and request
+//! descriptors.
 //!
 //! Layout and numbers only. Source: include/uapi/linux/ublk_cmd.h of the Linux kernel, 6.5 and
 //! later.
 
-/// The device that all control commands go to.
+/// Device for all control commands.
 pub const CONTROL_PATH: &str = "/dev/ublk-control";
-/// The unit of every address and length, whatever the device's block is.
+/// Unit of every address and length, whatever the device's block size is.
 pub const SECTOR_BYTES: u32 = 512;
-/// The number of a device that the driver is to choose.
+/// Device number that lets the driver choose one.
 pub const ANY_DEVICE: u32 = u32::MAX;
 
-/// A control command, as an ioctl is numbered: direction, 32 bytes of argument, 'u', number.
+/// Number of a control command, encoded as an ioctl: direction, 32 bytes of argument, 'u', number.
 const fn control(direction: u32, number: u32) -> u32 {
     direction << 30 | CONTROL_BYTES << 16 | (b'u' as u32) << 8 | number
 }
-/// A command about one request; its argument is 16 bytes.
+/// Number of a command about one request, encoded as an ioctl. Its argument is 16 bytes.
 const fn io(number: u32) -> u32 {
     READ_WRITE << 30 | IO_BYTES << 16 | (b'u' as u32) << 8 | number
 }
@@ -24,87 +24,89 @@ const READ_WRITE: u32 = 3;
 const CONTROL_BYTES: u32 = 32;
 const IO_BYTES: u32 = 16;
 
-/// What the driver knows of a device: [`DeviceInfo`].
+/// Returns the driver's information about a device: [`DeviceInfo`].
 pub const GET_DEV_INFO: u32 = control(READ, 0x02);
-/// Makes a device: [`DeviceInfo`], which comes back with what was granted.
+/// Adds a device: [`DeviceInfo`], which the driver returns with the granted values.
 pub const ADD_DEV: u32 = control(READ_WRITE, 0x04);
-/// Removes a device, and waits until nobody has it any more.
+/// Removes a device, and waits until no process has it open.
 pub const DEL_DEV: u32 = control(READ_WRITE, 0x05);
-/// Lets users see the device; the data is the server's process. Ends when its partitions were read.
+/// Makes the device visible to users. The data is the server's process id. Ends when the kernel has
+/// read the partitions.
 pub const START_DEV: u32 = control(READ_WRITE, 0x06);
-/// Takes the device away from its users.
+/// Removes the device from its users.
 pub const STOP_DEV: u32 = control(READ_WRITE, 0x07);
-/// Sizes and limits, before the start: [`Parameters`].
+/// Sets sizes and limits before the start: [`Parameters`].
 pub const SET_PARAMS: u32 = control(READ_WRITE, 0x08);
-/// The same, back.
+/// Returns the [`Parameters`].
 pub const GET_PARAMS: u32 = control(READ, 0x09);
-/// A device whose server has died waits for another one from now on.
+/// Lets a device whose server has died wait for a new server.
 pub const START_USER_RECOVERY: u32 = control(READ_WRITE, 0x10);
-/// The new server, whose process is the data, has asked for requests: they go on.
+/// Resumes a device after the new server has fetched requests. The data is the new server's process
+/// id.
 pub const END_USER_RECOVERY: u32 = control(READ_WRITE, 0x11);
-/// What the driver can do: eight bytes of `F_*`. Linux 6.5.
+/// Returns the driver's features: eight bytes of `F_*`. Linux 6.5.
 pub const GET_FEATURES: u32 = control(READ, 0x13);
-/// Removes a device, as soon as nobody has it any more. Linux 6.8.
+/// Removes a device as soon as no process has it open. Does not wait. Linux 6.8.
 pub const DEL_DEV_ASYNC: u32 = control(READ, 0x14);
-/// The device has another size: the data, in sectors. With [`F_UPDATE_SIZE`].
+/// Sets a new size of the device. The data is the size in sectors. Requires [`F_UPDATE_SIZE`].
 pub const UPDATE_SIZE: u32 = control(READ_WRITE, 0x15);
 
-/// The tag waits for its first request.
+/// Fetches the first request of a tag.
 pub const FETCH_REQ: u32 = io(0x20);
-/// The tag's request has ended, and it waits for the next one.
+/// Completes the tag's request, and fetches the next one.
 pub const COMMIT_AND_FETCH_REQ: u32 = io(0x21);
 
-/// A device outlives its server, and a new one can take it over.
+/// The device outlives its server, and a new server can take it over.
 pub const F_USER_RECOVERY: u64 = 1 << 3;
-/// What the dead server had in progress is asked again.
+/// The driver reissues the requests that the dead server had in progress.
 pub const F_USER_RECOVERY_REISSUE: u64 = 1 << 4;
-/// Commands are numbered as ioctls are.
+/// Commands are encoded as ioctls.
 pub const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
-/// Data is copied by reading and writing the character device.
+/// The server copies data by reads and writes of the character device.
 pub const F_USER_COPY: u64 = 1 << 7;
 /// The size may change.
 pub const F_UPDATE_SIZE: u64 = 1 << 10;
-/// The pages of a request are put into the buffer table of the server's ring before it hears of the
-/// request, and taken out with its answer: see [`buffer_index`]. Linux 6.16.
+/// The driver puts the pages of a request into the buffer table of the server's ring before the
+/// server sees the request, and removes them after the answer: see [`buffer_index`]. Linux 6.16.
 pub const F_AUTO_BUF_REG: u64 = 1 << 11;
 
-/// Nobody serves it and nobody can use it.
+/// The device has no server and no users.
 pub const STATE_DEAD: u16 = 0;
-/// It is in use.
+/// The device is in use.
 pub const STATE_LIVE: u16 = 1;
-/// Its server has died, its users wait.
+/// The device's server has died. Its users wait.
 pub const STATE_QUIESCED: u16 = 2;
 
 native! {
-    /// What the driver knows of a device. 64 bytes.
+    /// The driver's information about a device. 64 bytes.
     #[derive(Default)]
     pub struct DeviceInfo: (DeviceInfo::BYTES) bytes {
-        /// How many queues.
+        /// Number of queues.
         pub queues: u16,
-        /// Requests in progress in each.
+        /// Number of tags of each queue.
         pub depth: u16,
         /// `STATE_*`.
         pub state: u16,
         padding: u16,
-        /// The longest transfer, in bytes; the driver rounds it down to a page.
+        /// Longest transfer in bytes. The driver rounds it down to a page.
         pub transfer_bytes: u32,
         /// N of /dev/ublkcN and /dev/ublkbN.
         pub number: u32,
-        /// The server's process; -1 without one.
+        /// Process id of the server, or -1 without a server.
         pub server: i32,
         padding2: u32,
         /// `F_*`.
         pub flags: u64,
-        /// The server's own: kept, and not looked at by the driver.
+        /// Value for the server's own use. The driver stores it only.
         pub mark: u64,
-        /// Who made it.
+        /// User and group that created the device.
         pub owner: [u32; 2],
         reserved: [u64; 2],
     }
 }
 
 impl DeviceInfo {
-    /// What a server of one queue asks for.
+    /// Request for a device with one queue.
     #[must_use]
     pub fn wanted(depth: u16, transfer_bytes: u32, flags: u64, mark: u64) -> Self {
         Self {
@@ -119,29 +121,29 @@ impl DeviceInfo {
         }
     }
 
-    /// As the driver reads it.
+    /// Bytes for the driver.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         zerocopy::transmute!(self)
     }
 
-    /// What the driver has written.
+    /// Parses the driver's bytes.
     #[must_use]
     pub fn parse(bytes: [u8; Self::BYTES]) -> Self {
         zerocopy::transmute!(bytes)
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     pub const BYTES: usize = 64;
 }
 
 native! {
-    /// The sizes, limits and promises of a device. 60 bytes of it go to the driver.
+    /// Sizes, limits and features of a device. The driver receives 60 bytes of it.
     #[derive(Default)]
     pub struct Parameters: (Parameters::BYTES) bytes {
-        /// Bytes of what follows, this included.
+        /// Length in bytes, this field included.
         length: u32,
-        /// Which parts are there.
+        /// Types of parameters that are set.
         types: u32,
         attributes: u32,
         logical_shift: u8,
@@ -158,7 +160,7 @@ native! {
         write_zeroes_sectors: u32,
         discard_segments: u16,
         reserved: u16,
-        /// Belongs to the next part, which is not sent.
+        /// First field of the next type, which is not sent.
         unused: u32,
     }
 }
@@ -168,29 +170,29 @@ const ATTR_READ_ONLY: u32 = 1 << 0;
 const ATTR_VOLATILE_CACHE: u32 = 1 << 2;
 const ATTR_FUA: u32 = 1 << 3;
 
-/// What a disk is, as far as users of a block device are told.
+/// Properties of a disk, as users of the block device see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Bytes of the whole disk.
+    /// Size of the disk in bytes.
     pub bytes: u64,
-    /// Bytes of a block: a power of two, 512 to 4,096.
+    /// Block size in bytes: a power of two, 512 to 4,096.
     pub block_bytes: u32,
-    /// Bytes that the medium writes at once.
+    /// Physical block size in bytes.
     pub physical_bytes: u32,
-    /// Bytes worth asking for at once; 0: no preference.
+    /// Optimal request size in bytes. 0: no preference.
     pub optimal_bytes: u32,
-    /// The longest transfer.
+    /// Longest transfer in bytes.
     pub transfer_bytes: u32,
-    /// No writes.
+    /// True if the disk refuses writes.
     pub read_only: bool,
-    /// Whether answered writes may be lost until a flush is answered.
+    /// True if answered writes may be lost until a flush is answered.
     pub volatile_cache: bool,
-    /// Whether it gives space back.
+    /// True if the disk deallocates space.
     pub trims: bool,
 }
 
 impl Parameters {
-    /// The same in the driver's words. Sizes that are no powers of two are rounded down to one.
+    /// Converts the properties to parameters. Sizes are rounded down to a power of two.
     #[must_use]
     pub fn new(facts: &Facts) -> Self {
         let logical_shift = shift(facts.block_bytes);
@@ -203,8 +205,7 @@ impl Parameters {
             length: PARAMETER_BYTES,
             types: TYPES,
             attributes: attribute(facts.read_only, ATTR_READ_ONLY)
-                // Without a cache there is nothing to flush, and every write is as good as with
-                // FUA.
+                // Without a cache, a flush has nothing to do and every write is durable.
                 | attribute(facts.volatile_cache, ATTR_VOLATILE_CACHE | ATTR_FUA),
             logical_shift,
             physical_shift,
@@ -220,13 +221,13 @@ impl Parameters {
         }
     }
 
-    /// As the driver reads it.
+    /// Bytes for the driver.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         zerocopy::transmute!(self)
     }
 
-    /// An empty one for the driver to fill.
+    /// Empty parameters for the driver to fill.
     #[must_use]
     pub fn to_fill() -> [u8; Self::BYTES] {
         let empty = Self {
@@ -236,17 +237,17 @@ impl Parameters {
         empty.to_bytes()
     }
 
-    /// What the driver has written.
+    /// Parses the driver's bytes.
     #[must_use]
     pub fn parse(bytes: [u8; Self::BYTES]) -> Self {
         zerocopy::transmute!(bytes)
     }
 
-    /// Bytes of it, the last four of which the driver does not look at.
+    /// Length in bytes. The driver ignores the last four.
     pub const BYTES: usize = 64;
 
-    /// Whether users of a device with these parameters would see no other disk if it were one with
-    /// `other`.
+    /// True if a disk with these parameters and a disk with `other` look the same to users: in
+    /// size, block size, write protection and cache.
     #[must_use]
     pub fn same_disk(&self, other: &Self) -> bool {
         let seen = |one: &Self| {
@@ -261,35 +262,35 @@ impl Parameters {
     }
 }
 
-/// The power of two; that of the largest one below where it is none.
+/// Logarithm to base 2, rounded down, of at least a sector.
 fn shift(bytes: u32) -> u8 {
     u8::try_from(bytes.max(SECTOR_BYTES).ilog2()).unwrap_or(u8::MAX)
 }
 
 native! {
-    /// What the driver asks of a tag: where the queue's array has it. 24 bytes.
+    /// Descriptor of a tag's request, in the queue's array. 24 bytes.
     pub struct Descriptor: DESCRIPTOR_BYTES bytes {
         /// Operation in the low 8 bits, flags above.
         pub operation: u32,
-        /// Sectors.
+        /// Number of sectors.
         pub sectors: u32,
-        /// The first sector.
+        /// First sector.
         pub start: u64,
-        /// Of no use with [`F_USER_COPY`].
+        /// Unused with [`F_USER_COPY`].
         address: u64,
     }
 }
 
-/// What stands where a command would have an address, with [`F_AUTO_BUF_REG`]: which place of the
-/// table the pages of the tag's next request are for. A request whose pages cannot be put there
-/// comes all the same, and says so ([`Descriptor::is_lent`]).
+/// Value of a command's address field with [`F_AUTO_BUF_REG`]: the index of the buffer table for
+/// the pages of the tag's next request. If the driver cannot register the pages, the request comes
+/// nevertheless, and [`Descriptor::is_lent`] is false.
 #[must_use]
 pub const fn buffer_index(number: u16) -> u32 {
     AUTO_BUF_REG_FALLBACK << 16 | number as u32
 }
 const AUTO_BUF_REG_FALLBACK: u32 = 1 << 0;
 
-/// Bytes of the description of a tag's request.
+/// Length of a request descriptor in bytes.
 pub const DESCRIPTOR_BYTES: usize = 24;
 
 const OP_READ: u32 = 0;
@@ -299,36 +300,36 @@ const OP_DISCARD: u32 = 3;
 const OP_WRITE_ZEROES: u32 = 5;
 const FLAG_FUA: u32 = 1 << 13;
 const FLAG_NO_UNMAP: u32 = 1 << 15;
-/// The pages are not in the table.
+/// The pages are not in the buffer table.
 const FLAG_NEED_REG_BUF: u32 = 1 << 17;
 
-/// What the driver asks.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Data from the disk.
+    /// Read from the disk.
     Read,
-    /// Data for the disk.
+    /// Write to the disk.
     Write {
-        /// Answered when it is on the medium.
+        /// True if the answer has to wait until the data is on the medium (FUA).
         durable: bool,
     },
-    /// What was answered is to be on the medium.
+    /// Flush: the answer has to wait until every answered write is on the medium.
     Flush,
-    /// The range is not needed any more.
+    /// Discard a range that is not needed any more.
     Discard,
-    /// The range is to read as zeroes.
+    /// Zero a range.
     WriteZeroes {
-        /// The space may be given back.
+        /// True if the disk may deallocate the space.
         deallocate: bool,
-        /// Answered when it is on the medium.
+        /// True if the answer has to wait until the zeroes are on the medium (FUA).
         durable: bool,
     },
-    /// Something that was not offered.
+    /// An operation that was not offered.
     Unknown,
 }
 
 impl Descriptor {
-    /// What the driver has written.
+    /// Parses the driver's bytes.
     #[must_use]
     pub fn parse(bytes: [u8; DESCRIPTOR_BYTES]) -> Self {
         zerocopy::transmute!(bytes)
@@ -353,14 +354,14 @@ impl Descriptor {
         }
     }
 
-    /// Whether the pages of a read or a write lie in the table where its tag's command has wanted
-    /// them, if it has.
+    /// True if the pages of a read or a write are in the buffer table at the index that the tag's
+    /// command has named. Valid if the command has named one.
     #[must_use]
     pub fn is_lent(&self) -> bool {
         self.operation & FLAG_NEED_REG_BUF == 0
     }
 
-    /// The first byte of the range and how many there are. None: no disk has such a range.
+    /// First byte and length of the range in bytes. `None` if the range overflows.
     #[must_use]
     pub fn range(&self) -> Option<(u64, u64)> {
         let sector = u64::from(SECTOR_BYTES);
@@ -371,14 +372,14 @@ impl Descriptor {
     }
 }
 
-/// Where the data of a tag's request lies in the character device, for the first queue.
+/// Position of a tag's data in the character device, for the first queue.
 #[must_use]
 pub fn data_position(tag: u16) -> u64 {
     DATA_START + (u64::from(tag) << TAG_SHIFT)
 }
 
-/// Where the first queue's array of descriptors lies in the character device, and how long its
-/// mapping is, for pages of so many bytes.
+/// Offset of the first queue's array of descriptors in the character device, and length of its
+/// mapping in bytes.
 #[must_use]
 pub fn descriptors(depth: u16, page_bytes: usize) -> (u64, usize) {
     let bytes = usize::from(depth) * DESCRIPTOR_BYTES;
@@ -511,8 +512,8 @@ mod tests {
         assert_eq!(zeroes(10), Operation::Unknown);
     }
 
-    /// As the kernel's `ublk_sqe_addr_to_auto_buf_reg` takes it apart: the number, then the flags,
-    /// then zeroes.
+    /// The layout that the kernel's `ublk_sqe_addr_to_auto_buf_reg` parses: the index, then the
+    /// flags, then zeroes.
     #[test]
     fn a_place_says_its_number_and_that_a_request_without_it_is_wanted_too() {
         assert_eq!(buffer_index(0).to_le_bytes(), [0, 0, 1, 0]);

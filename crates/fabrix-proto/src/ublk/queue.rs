@@ -83,7 +83,7 @@ impl Queue {
     /// Handles the completion of a tag's command.
     pub fn came(&mut self, tag: u16, result: i32) -> Came {
         if self.pass(tag, Turn::Driver, Turn::Server).is_none() {
-            return Came::Refused(result); // no command of it was under way: nothing is believed of it
+            return Came::Refused(result); // no command of the tag was in progress
         }
         if result == RESULT_OK {
             return Came::Request;

@@ -89,7 +89,7 @@ pub enum Operation {
     Destroy,
     /// An operation that is not supported for a single file.
     Unknown,
-    /// Less came than such a message has.
+    /// A message that is shorter than its operation requires, or that names another node.
     Broken,
 }
 

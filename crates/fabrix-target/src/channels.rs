@@ -1,7 +1,7 @@
 //! A shard's channels to the exported disks.
 //!
-//! Knows devices and their geometry. Does not know under which number of which subsystem or iSCSI
-//! target a disk is exported, nor connections.
+//! This file knows devices and their geometry. It does not know connections, or the numbers under
+//! which subsystems and iSCSI targets export a disk.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -39,8 +39,8 @@ impl Channels {
         }
     }
 
-    /// Replaces the disks. Channels of those that stay remain open. The others are dropped; their
-    /// pending requests still end.
+    /// Replaces the disks. Channels of disks that stay remain open. The other channels are dropped,
+    /// and their pending requests still end.
     pub(crate) fn serve(&self, disks: &[ExportedDisk]) {
         let mut next: Vec<_> = disks.iter().map(Access::to).collect();
         let mut old = self.all.take();
@@ -66,7 +66,7 @@ impl Channels {
     /// The channel to a disk, for a request of `extent`. None: it has not been opened yet.
     ///
     /// # Errors
-    /// The request must not reach that disk.
+    /// The request must not reach the disk.
     #[inline(always)]
     pub(crate) fn ready(
         &self,
@@ -97,7 +97,7 @@ impl Channels {
     /// Opens the disk at `index` for this shard.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The disk cannot be opened.
     pub(crate) fn open(&self, shard: &mut Shard, index: usize) -> Result<(), OpenError> {
         let device = Arc::clone(self.all.borrow()[index].disk.device());
         let channel = device.open(shard)?;

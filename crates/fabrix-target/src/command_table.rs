@@ -1,8 +1,8 @@
 //! The commands in progress of one connection, in a table with an entry per slot.
 //!
-//! Commands of both protocols wait for the same: data of the peer, the disk's answer, room at the
-//! disk, or the turn of other connections. The table keeps each command with its claim. The table
-//! is made with the queue or session, so a read or a write allocates nothing.
+//! Commands of both protocols wait for the same conditions: data of the peer, the disk's answer,
+//! room at the disk, or the turn of other connections. The table keeps each command with its claim.
+//! It is allocated with the queue or session, so a read or a write allocates nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,19 +51,19 @@ impl<W> CommandTable<W> {
         entries.map(|(claim, work)| (claim.slot(), work))
     }
 
-    /// What the command of a slot waits for.
+    /// The condition that the command of a slot waits for.
     pub(crate) fn get(&self, slot: Slot) -> Option<&W> {
         let entry = self.entries[usize::from(slot.0)].as_ref();
         entry.map(|(_, work)| work)
     }
 
-    /// The same, to change it.
+    /// The condition that the command of a slot waits for, for a change.
     pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut W> {
         let entry = self.entries[usize::from(slot.0)].as_mut();
         entry.map(|(_, work)| work)
     }
 
-    /// Keeps a command until what it waits for has happened.
+    /// Keeps a command until its condition is met.
     pub(crate) fn keep(&mut self, claim: Claim, work: W) -> Settled {
         let entry = &mut self.entries[usize::from(claim.slot().0)];
         claim.keep(entry, work)
@@ -81,7 +81,7 @@ impl<W> CommandTable<W> {
         self.keep(claim, work)
     }
 
-    /// The same for a command that the table has.
+    /// Keeps a command that the table has until its disk has room again.
     pub(crate) fn stall_kept(&mut self, slot: Slot) {
         self.stalled.push_back(slot);
     }
@@ -97,7 +97,7 @@ impl<W> CommandTable<W> {
         self.entries[usize::from(slot.0)].take()
     }
 
-    /// The disk has ended the request of a slot: takes the command out.
+    /// Takes the command out of a slot whose disk request has ended.
     pub(crate) fn take_from_disk(&mut self, slot: Slot) -> Option<(Claim, W)> {
         self.at_disk -= 1;
         self.take(slot)
@@ -124,7 +124,7 @@ impl<W> CommandTable<W> {
     }
 }
 
-/// The owner of a table, as what carries its waiting commands on.
+/// The owner of a table, which resumes its waiting commands.
 pub(crate) trait Waiting<C> {
     type Work;
 
@@ -133,8 +133,8 @@ pub(crate) trait Waiting<C> {
     /// The disk whose room the command of a slot waits for.
     fn stalled_at(&self, slot: Slot) -> Option<DiskId>;
 
-    /// Carries on with a command that was stalled or paused. A command that was aborted meanwhile
-    /// goes back into the table.
+    /// Resumes a command that was stalled or paused. A command that was aborted meanwhile goes back
+    /// into the table.
     fn resume(
         &mut self,
         context: &mut CommandContext<'_, C>,
@@ -154,8 +154,8 @@ pub(crate) trait Waiting<C> {
     /// not see the disk any more.
     fn disk_of(&self, slot: Slot) -> Option<Option<Arc<DiskState>>>;
 
-    /// Ends the command of a slot before its disk has ended its request, if the disk has one. Gives
-    /// the claim, and what the command waited for.
+    /// Ends the command of a slot, even if its disk still has the request. Returns the claim, and
+    /// the condition that the command waited for.
     fn abandon(
         &mut self,
         local: &Local,
@@ -174,8 +174,8 @@ pub(crate) trait Waiting<C> {
         }
     }
 
-    /// The connection has ended: its commands get no more requests. Requests of other connections
-    /// wait until the disks have ended those of this one.
+    /// Stops the commands of a connection that has ended: they make no more requests. Requests of
+    /// other connections wait until the disks have ended those of this one.
     fn close(&mut self) {
         let slots = self.table().slots();
         let disks: Vec<_> = slots.filter_map(|slot| self.disk_of(slot)?).collect();
@@ -209,8 +209,7 @@ pub(crate) trait Waiting<C> {
         }
     }
 
-    /// Carries on with the paused command whose turn it is. A command that pauses again goes behind
-    /// the others.
+    /// Resumes the next paused command. A command that pauses again goes behind the others.
     fn go_on(&mut self, context: &mut CommandContext<'_, C>) {
         let Some(slot) = self.table().paused.pop_front() else {
             return;

@@ -70,7 +70,7 @@ impl Listen {
         Self { portal, ..self }
     }
 
-    /// Why there cannot be a socket for `self` beside one for `other`; None: there can.
+    /// The reason why sockets for `self` and `other` cannot exist side by side. `None`: they can.
     pub(crate) fn conflict(&self, other: &Self) -> Option<String> {
         let (address, taken) = (self.portal.address, other.portal.address);
         if !other.portal.covers(&self.portal) {
@@ -91,7 +91,7 @@ fn already_covers(wide: SocketAddr, narrow: SocketAddr) -> String {
     format!("{wide} already covers {narrow}; leave out one of them, or give it another port")
 }
 
-/// Whether there can be a socket for `new` beside those for `others`.
+/// Checks that a socket for `new` can exist beside those for `others`.
 pub(crate) fn check_free(others: &[Listen], new: &Listen) -> Result<(), String> {
     let conflict = others.iter().find_map(|other| new.conflict(other));
     conflict.map_or(Ok(()), Err)
@@ -124,14 +124,14 @@ impl Default for Deadlines {
 /// The error of starting a target, or of changing its catalog.
 #[derive(Debug)]
 pub enum TargetError {
-    /// The catalog cannot be so: a sentence that says why. Nothing has changed.
+    /// The catalog is invalid: a sentence that says why. Nothing has changed.
     Refused(String),
-    /// A listening address cannot be had. Nothing has changed.
+    /// The target cannot listen on an address. Nothing has changed.
     Listen(SocketAddr, io::Error),
     /// A shard has stopped. Nothing has changed.
     Stopped,
-    /// A shard has not answered in time. The change holds: that shard serves it as soon as it takes
-    /// an order or a connection, and its hosts are told of it then, or with the next change.
+    /// A shard has not answered in time. The change is in force. The late shard serves it as soon
+    /// as it takes an order or a connection. Its hosts learn of it then, or with the next change.
     Late,
 }
 

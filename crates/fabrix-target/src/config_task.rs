@@ -1,5 +1,5 @@
-//! The task of a shard that takes orders from other shards: connections to keep, and changes of
-//! what is exported.
+//! The task of a shard that takes orders from other shards: to adopt connections, and to change the
+//! exports.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -30,7 +30,7 @@ pub(crate) struct Accepted {
     pub(crate) peer: SocketAddr,
     /// Our address to which the peer has connected, if the system tells it.
     pub(crate) address: Option<SocketAddr>,
-    /// Present until the peer has said who it is.
+    /// Counts toward the limit of unauthenticated peers until the peer has authenticated.
     pub(crate) unauthenticated_peer: Option<UnauthenticatedPeer>,
 }
 
@@ -84,8 +84,8 @@ pub(crate) trait Protocol<S: transport::Connection>: Sized + 'static {
     /// The connection has ended: ends what belongs to it.
     fn close(_connection: &mut Connection<S, Self>, _shard: &mut Shard) {}
 
-    /// Gives back what disks and other parts of the target hold of the connection. False: the task
-    /// has to stay.
+    /// Removes the connection from the state of disks and of other parts of the target. False: the
+    /// task has to stay.
     fn leave(connection: &mut Connection<S, Self>, shard: &mut Shard) -> bool;
 
     /// The queue or session, if the connection has one.
@@ -206,7 +206,7 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
         P::commands_ended(self, shard);
     }
 
-    /// Carries waiting commands on, as long as they can be answered.
+    /// Resumes waiting commands, as long as they can be answered.
     fn resume(
         &mut self,
         shard: &mut Shard,
@@ -242,7 +242,7 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
         }
     }
 
-    /// Sets the timers of what no completion of this connection will wake it for.
+    /// Sets the timers for events that no completion of this connection announces.
     fn set_timers(&mut self, shard: &mut Shard) {
         if self.lifecycle.stage >= Stage::Parting {
             return;
@@ -272,7 +272,8 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
         shard.flush_later(self.lifecycle.task);
     }
 
-    /// Closes the connection. The task stays until kernel and disks have given back what is theirs.
+    /// Closes the connection. The task stays until the kernel and the disks have ended its
+    /// operations.
     pub(crate) fn end(&mut self, shard: &mut Shard) {
         if self.lifecycle.stage < Stage::Ending {
             self.lifecycle.stage = Stage::Ending;
@@ -286,7 +287,7 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
         self.leave_when_quiet(shard);
     }
 
-    /// The last step of an end: gives back what disks and other parts hold of the connection, and
+    /// Last step of an end: removes the connection from the state of disks and of other parts, and
     /// removes the task unless the kernel, a disk or another connection still needs it.
     pub(crate) fn leave_when_quiet(&mut self, shard: &mut Shard) {
         let at_disk = self.protocol.table().map_or(0, CommandTable::at_disk);
@@ -298,7 +299,7 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
         }
     }
 
-    /// Whether a draining connection waits for something that is not its peer's part.
+    /// Whether a draining connection waits for something other than its peer.
     fn waits_for_others(&self) -> bool {
         let table = self.protocol.table();
         table.is_some_and(CommandTable::waits_for_others)

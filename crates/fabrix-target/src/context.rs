@@ -1,4 +1,4 @@
-//! The context of commands during one call, for both protocols, and the place of their data.
+//! The context of commands during one call, for both protocols, and the location of their data.
 //!
 //! Each protocol's own `context` answers commands and fetches their data.
 
@@ -78,8 +78,8 @@ impl Budget {
         }
     }
 
-    /// Takes a request of so many bytes out of the share. False: nothing is left. The last request
-    /// may be longer than the rest.
+    /// Takes a request of `bytes` bytes out of the share. Returns false if nothing is left. The
+    /// last request may be longer than the rest.
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {
         if self.requests == 0 || self.bytes == 0 {
             return false;
@@ -90,9 +90,9 @@ impl Budget {
     }
 }
 
-/// 32 requests: 4 MiB of a Verify.
+/// 32 requests: 4 MiB of a Verify command.
 const REQUESTS_PER_TURN: u32 = 32;
-/// 16 MiB: a RAM disk takes about a millisecond to zero so much.
+/// 16 MiB: a RAM disk takes about a millisecond to zero them.
 const BYTES_PER_TURN: u64 = 16 << 20;
 
 /// A copy in a buffer of the shard. None: there is no memory for it.

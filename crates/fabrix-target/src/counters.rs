@@ -57,19 +57,19 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl Counters {
-    /// A command reads so much of its disk.
+    /// Counts a read of `bytes` bytes.
     pub(crate) fn read(&self, bytes: u64) {
         add(&self.reads, 1);
         add(&self.read_bytes, bytes);
     }
 
-    /// A command writes so much of its disk.
+    /// Counts a write of `bytes` bytes.
     pub(crate) fn written(&self, bytes: u64) {
         add(&self.writes, 1);
         add(&self.written_bytes, bytes);
     }
 
-    /// A disk could not read or write what it should have.
+    /// Counts a read or write that a disk has failed.
     pub(crate) fn media_error(&self) {
         add(&self.media_errors, 1);
     }
@@ -80,18 +80,18 @@ impl Counters {
         self.timed_until_ns.load(Ordering::Relaxed) > now.0
     }
 
-    /// For how many nanoseconds more they are.
+    /// Nanoseconds for which commands are still timed.
     pub(crate) fn timed_for(&self, now: Nanos) -> u64 {
         let until_ns = self.timed_until_ns.load(Ordering::Relaxed);
         until_ns.saturating_sub(now.0)
     }
 
-    /// Commands are timed until then.
+    /// Sets the time until which commands are timed.
     pub(crate) fn time_until(&self, until: Nanos) {
         self.timed_until_ns.store(until.0, Ordering::Relaxed);
     }
 
-    /// A command had arrived by the beginning of this turn.
+    /// Notes a command that had arrived by the beginning of this turn.
     #[inline]
     pub(crate) fn arrived(&self, now: Nanos) {
         if self.are_timed(now) {
@@ -99,17 +99,17 @@ impl Counters {
         }
     }
 
-    /// A request was handed to a disk then.
+    /// Notes a request that was submitted to a disk.
     pub(crate) fn reached_disk(&self, at: Nanos) {
         self.points[1].pass(at);
     }
 
-    /// A disk answered a request then.
+    /// Notes a request that a disk has answered.
     pub(crate) fn left_disk(&self, at: Nanos) {
         self.points[2].pass(at);
     }
 
-    /// The answer of a command is ready to be sent.
+    /// Notes an answer that is ready to be sent.
     pub(crate) fn answered(&self) {
         self.points[3].pass(Nanos::now());
     }

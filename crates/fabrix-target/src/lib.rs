@@ -1,13 +1,13 @@
-//! Exports: disks on one side, connections of hosts on the other.
+//! The target: exports disks to NVMe hosts and iSCSI initiators.
 //!
-//! Knows which disk is which namespace, who may see it, and what a command of the protocol means
-//! for a disk. Touches sockets and disks through `transport` and `block` only, and never the
-//! initiator (`host`): a disk that is itself remote is composed in the program.
+//! This crate maps disks to namespaces and logical units, checks who may see them, and turns
+//! commands into disk requests. It reaches sockets and disks through `transport` and `block` only.
+//! It does not use the initiator (`host`): the program composes a disk that is itself remote.
 //!
-//! A [`Target`] listens on one shard and spreads connections over all of them; what the shards
-//! share is a registry of controllers, touched when connections come and go. What is exported,
-//! where and to whom is a [`Catalog`], which can be changed while the target runs:
-//! [`Target::change`].
+//! A [`Target`] listens on one shard and spreads connections over all shards. The shards share a
+//! registry of controllers, which is locked when connections begin or end. A [`Catalog`] describes
+//! the exports, the listeners and the access rules. [`Target::change`] changes the catalog while
+//! the target runs.
 
 mod catalog;
 mod channels;

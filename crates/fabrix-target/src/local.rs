@@ -1,14 +1,16 @@
-//! A target's part on one shard: its channels to the disks and the connections it keeps.
+//! A target's part on one shard: its channels to the disks, and its connections. It knows neither
+//! the protocols of the connections nor how they are made.
 //!
-//! Knows which connections live here; does not know what they speak, nor who makes them.
+//! A change of the exports takes two steps, because a controller's queues are on several shards.
 //!
-//! What is exported changes in two steps, because a controller's queues live on several shards.
-//! First every shard serves the new snapshot: channels, and the views of I/O queues. Only when all
-//! have said so are the admin queues told and with them their hosts, so that no host hears of a
-//! namespace which one of its I/O queues does not know yet. A connection that says who it is
-//! meanwhile misses nothing: it takes its view from this shard's own snapshot, and what happens on
-//! a shard happens in turn. It comes either before the config task changed that snapshot, and then
-//! is among the connections which the config task tells, or after, and then finds the new one.
+//! - Every shard serves the new snapshot: its channels, and the views of its I/O queues.
+//! - When all shards have done so, the admin queues report the change to their hosts. So no host
+//!   learns of a namespace that one of its I/O queues does not know yet.
+//!
+//! A connection that authenticates meanwhile misses no change, because a shard handles one event
+//! after the other. Either the connection comes before the config task changes the shard's
+//! snapshot, and then gets the order of the config task, or it comes later, and finds the new
+//! snapshot.
 
 use std::cell::{Ref, RefCell};
 use std::sync::Arc;
@@ -78,10 +80,10 @@ impl Local {
         Arc::clone(&self.announced.borrow())
     }
 
-    /// The proof that a login has to give where `chap` is configured.
+    /// The proof that a login has to give if `chap` is configured.
     ///
     /// # Errors
-    /// A sentence: no challenge can be made.
+    /// No challenge can be made: a sentence.
     pub(crate) fn demand(&self, chap: Option<&Chap>) -> Result<Auth, String> {
         chap.map_or(Ok(Auth::None), |chap| {
             chap.demand(&mut self.challenges.borrow_mut())

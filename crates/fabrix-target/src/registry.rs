@@ -72,9 +72,9 @@ pub(crate) enum JoinError {
     QueueId,
 }
 
-/// Whether commands have arrived on the I/O queues of a controller since the last look of its
-/// keep-alive timer. Every I/O queue reads it for each command and seldom writes it, so it has its
-/// own cache lines.
+/// Whether commands have arrived on the I/O queues of a controller since the last check of its
+/// keep-alive timer. Every I/O queue reads this for each command and seldom writes it, so it has
+/// its own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Traffic(AtomicBool);

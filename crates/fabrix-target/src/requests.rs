@@ -27,8 +27,8 @@ impl Requests {
         number(slot, self.generation(slot))
     }
 
-    /// Takes the end of a request. Gives the slot of its command. None: the request was abandoned,
-    /// and is forgotten.
+    /// Takes the end of a request. Returns the slot of its command, or `None` if the request was
+    /// abandoned.
     pub(crate) fn ended(&mut self, number: u32) -> Option<Slot> {
         let own = number - DISK_SLOTS;
         let slot = Slot((own & SLOT_MASK) as u16);

@@ -1,5 +1,5 @@
-//! What all shards of a target share, what it is made of, and the orders that go from one shard to
-//! another.
+//! State that all shards of a target share, the configuration of a target, and the orders between
+//! shards.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,24 +17,24 @@ use crate::registry::Registry;
 use crate::unauthenticated_peers::{UnauthenticatedPeer, UnauthenticatedPeers};
 use crate::{Catalog, Deadlines, Limits, Notice, Protocol, ReservationStore};
 
-/// What a target serves and to whom.
+/// Configuration of a target.
 pub struct TargetConfig {
-    /// What is exported at first, where and to whom.
+    /// First exports, listeners and access rules.
     pub catalog: Catalog,
-    /// What all hosts and initiators are limited to.
+    /// Limits of all hosts and initiators.
     pub limits: Limits,
-    /// The store of reservations that outlive the process. None: they do not, and hosts can read
-    /// that.
+    /// The store of reservations that outlive the process. `None`: reservations end with the
+    /// process, and hosts can read that.
     pub reservation_store: Option<Arc<dyn ReservationStore>>,
     /// Whether the I/O of every disk is counted: see [`Target::stats`](crate::Target::stats).
     pub counts: bool,
-    /// Connections at most, of all hosts together.
+    /// Most connections of all hosts together.
     pub max_connections: usize,
     /// Most unauthenticated connections of one address (of one /64, in IPv6). A host opens all its
     /// I/O queues before it sends the first Connect: fewer than a few hundred would exclude large
     /// hosts.
     pub max_unauthenticated: usize,
-    /// Takes the notices for the operator. Called on the shard of the event.
+    /// Receives the notices for the operator. Called on the shard of the event.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
 }
 

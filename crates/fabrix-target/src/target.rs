@@ -1,4 +1,4 @@
-//! A running target: its shards and its ports. How its catalog changes is in `change`.
+//! A running target: its shards and its ports. `change` changes its catalog.
 
 mod change;
 
@@ -23,7 +23,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Starts listening; connections are kept by `shards`, the first of which accepts.
+    /// Starts to listen. `shards` serve the connections. The first shard accepts them.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -31,7 +31,7 @@ impl Target {
         Self::start_with(config, Deadlines::default(), shards)
     }
 
-    /// Does the same with other deadlines than the default ones.
+    /// Starts to listen, with other deadlines than the default ones.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -79,7 +79,7 @@ impl Target {
         self.shared.registry.len()
     }
 
-    /// Takes no more connections, and drains those that exist.
+    /// Accepts no more connections, and drains the existing ones.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
         self.close_all();

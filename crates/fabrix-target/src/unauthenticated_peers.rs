@@ -1,8 +1,8 @@
 //! A limit of unauthenticated connections for each address.
 //!
-//! The number of connections is limited, and a silent one stays until its deadline. The limit keeps
-//! one address from using up all connections. It is checked when a connection begins and when it
-//! has authenticated or ended; it is, never for an I/O.
+//! The number of connections is limited, and a silent connection stays until its deadline. The
+//! limit keeps one address from using up all connections. It is checked when a connection begins,
+//! authenticates or ends, never for an I/O.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 
-/// The unauthenticated_peers of a target.
+/// The unauthenticated peers of a target.
 #[derive(Debug)]
 pub(crate) struct UnauthenticatedPeers {
-    /// Only addresses that have some: as many entries as connections at most.
+    /// Counts of the addresses that have unauthenticated connections. At most one entry per
+    /// connection.
     counts: Mutex<HashMap<IpAddr, usize>>,
     most: usize,
 }
@@ -65,8 +66,8 @@ impl Drop for UnauthenticatedPeer {
     }
 }
 
-/// Whose address it is: of IPv6 the network of 64 bits, for whoever has one address there has them
-/// all.
+/// The origin of an address, for the limit. For IPv6 it is the network of 64 bits, because a peer
+/// with one address there has them all.
 #[must_use]
 pub fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -10,7 +10,7 @@ use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 use crate::config::{Listen, check_free};
 use crate::iscsi::access::{Initiators, no_iscsi_name};
 
-/// What a target exports, where and to whom.
+/// The exports of a target, its listeners, and its access rules.
 ///
 /// A subsystem and an iSCSI target with the same disk share its compare-and-write gate and its
 /// reservations.
@@ -18,16 +18,17 @@ use crate::iscsi::access::{Initiators, no_iscsi_name};
 pub struct Catalog {
     /// NVMe subsystems. Every host finds them at every NVMe listener.
     pub subsystems: Vec<SubsystemConfig>,
-    /// iSCSI targets. Every initiator finds them at every iSCSI listener. A discovery session has
-    /// to prove what the first target that admits the initiator asks for. SendTargets shows this
-    /// target, and those that ask for the same proof or for none.
+    /// iSCSI targets. Every initiator finds them at every iSCSI listener. A discovery session needs
+    /// the proof of the first target that admits the initiator. SendTargets lists this target, and
+    /// those that need the same proof or none.
     pub iscsi_targets: Vec<IscsiTargetConfig>,
-    /// Where the target listens, and for what. NVMe's port 8009 answers discovery only and is not
-    /// listed there.
+    /// Listeners, each with its protocol. NVMe's port 8009 answers discovery only and is not in the
+    /// discovery log.
     pub listen: Vec<Listen>,
 }
 
-/// An NVMe subsystem. Hosts read its name and its texts once: they stay as long as it is exported.
+/// An NVMe subsystem. Hosts read its name and its texts once, so these stay as long as it is
+/// exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubsystemConfig {
     /// NQN of the subsystem.
@@ -38,30 +39,30 @@ pub struct SubsystemConfig {
     pub model: String,
     /// Firmware revision, up to 8 printable ASCII characters.
     pub firmware: String,
-    /// Whether disks of any kind may be added while hosts are connected: what hosts read only once
-    /// then speaks for every kind. Without it a host that was told of no volatile cache has to go
-    /// when a disk with one is added.
+    /// True if disks of any kind may be added while hosts are connected. The values that hosts read
+    /// only once are then valid for every kind. If false, adding a disk with a volatile cache ends
+    /// the controllers of hosts that have read of none.
     pub grows: bool,
-    /// NQNs of the hosts that may connect; None lets every host in.
+    /// NQNs of the hosts that may connect. `None` admits every host.
     pub hosts: Option<Vec<String>>,
     /// The disks by namespace id, 1 to [`NAMESPACES_MAX`].
     pub namespaces: Vec<Export>,
 }
 
-/// An iSCSI target. Initiators read its name and its texts once: they stay as long as it is
+/// An iSCSI target. Initiators read its name and its texts once, so these stay as long as it is
 /// exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IscsiTargetConfig {
     /// Name of the target: `iqn.`, `eui.` or `naa.` and more. It is kept in lower case.
     pub name: String,
-    /// Relative target port identifier, not zero. Each target has its own, by which reservations
-    /// of a disk tell the ways of an initiator to it apart.
+    /// Relative target port identifier, not zero, unique among the targets. Reservations of a disk
+    /// use it to distinguish the paths of an initiator.
     pub port: u16,
     /// Product identification in INQUIRY, up to 16 ASCII characters.
     pub product: String,
     /// Product revision in INQUIRY, up to 4 ASCII characters.
     pub revision: String,
-    /// Initiators that may log in, and what they prove.
+    /// Initiators that may log in, and the proof that they have to give.
     pub initiators: Initiators,
     /// The disks by logical unit number, 0 to [`NAMESPACES_MAX`] - 1.
     pub units: Vec<Export>,
@@ -157,8 +158,8 @@ fn check_target(target: &mut IscsiTargetConfig) -> Result<(), String> {
     }
 }
 
-/// Sorts exports by number. Hosts take two numbers with one identity for one disk, so a disk has
-/// one number in one place.
+/// Sorts exports by number. A disk has one number in a subsystem or target, because hosts take two
+/// numbers with one identity for one disk.
 fn check_exports(place: &str, noun: &str, exports: &mut [Export]) -> Result<(), String> {
     exports.sort_by_key(|export| export.number);
     for (index, export) in exports.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A disk in the catalog: the user's device, and what stands in front of every exported disk.
+//! A disk in the catalog: the user's device, and the filters in front of every exported disk.
 //!
 //! Every connection of every protocol reaches a disk through the same [`ExportedDisk`]. So its gate
 //! makes compare-and-write one step among all their writes, and its state holds all their
@@ -21,17 +21,17 @@ pub(crate) struct ExportedDisk {
     given: Arc<dyn Device>,
     /// `given` behind the statistics and the gate: the device that channels open.
     device: Arc<dyn Device>,
-    /// I/O statistics, where the user wants them.
+    /// I/O statistics, if the user wants them.
     stats: Option<Arc<Stats>>,
-    /// The compare-and-write gate; none: the device compares and writes by itself.
+    /// The compare-and-write gate. `None`: the device compares and writes by itself.
     gate: Option<Arc<Exclusive>>,
     /// Reservations, mode parameters and users of the disk.
     state: Arc<DiskState>,
 }
 
 impl ExportedDisk {
-    /// A disk that enters the catalog, under an id that no disk has had. `counts`: its I/O is
-    /// counted.
+    /// A disk that enters the catalog, under an id that no disk has had. `counts`: whether its I/O
+    /// is counted.
     ///
     /// # Errors
     /// The stored reservations of the disk are unusable: a sentence without the disk's name.
@@ -81,7 +81,7 @@ impl ExportedDisk {
         }
     }
 
-    /// The same disk; the operator's notices call it by this namespace id.
+    /// The same disk with another namespace id for the operator's notices.
     pub(crate) fn known_as(self, nsid: u32) -> Self {
         Self { nsid, ..self }
     }
@@ -106,7 +106,7 @@ impl ExportedDisk {
         &self.device
     }
 
-    /// I/O statistics, where the user wants them.
+    /// I/O statistics, if the user wants them.
     pub(crate) const fn stats(&self) -> Option<&Arc<Stats>> {
         self.stats.as_ref()
     }

@@ -1,12 +1,12 @@
-//! The catalog: what a target exports, where and to whom.
+//! The catalog: the exports of a target, its listeners, and its access rules.
 //!
-//! A user describes all of it in one plain value (`desired`). A change is another such value:
+//! A user describes all of it in one plain value (`desired`). A change is another such value.
 //! `diff` finds the differences, and refuses those that connected hosts would not notice. A new
-//! [`Snapshot`] then replaces the old one as a whole. A disk enters the catalog with everything
-//! that an exported disk needs in front of it (`disk`).
+//! [`Snapshot`] then replaces the old one as a whole. `disk` adds to each disk what an exported
+//! disk needs in front of it.
 //!
-//! How a disk looks to hosts and initiators is in `nvme::inventory` and `iscsi::units`. How shards
-//! and connections take over a snapshot is in `local`.
+//! `nvme::inventory` and `iscsi::units` describe disks to hosts and initiators. `local` brings a
+//! snapshot to shards and connections.
 
 mod desired;
 mod diff;
@@ -23,7 +23,7 @@ pub(crate) use diff::diff;
 pub(crate) use disk::ExportedDisk;
 pub(crate) use snapshot::{Snapshot, States};
 
-/// The catalog of a running target: the present snapshot, and what the next one is made with.
+/// The catalog of a running target: the present snapshot, and the parameters for the next one.
 pub(crate) struct CurrentCatalog {
     pub(crate) limits: Limits,
     /// Whether the I/O of disks is counted.
@@ -52,7 +52,7 @@ impl CurrentCatalog {
         Arc::clone(&lock(&self.current))
     }
 
-    /// The snapshot that exports what is desired.
+    /// The snapshot that exports the desired catalog.
     ///
     /// # Errors
     /// A sentence that names the fault.

@@ -42,8 +42,8 @@ pub(crate) type States = Vec<(u32, Arc<DiskState>)>;
 type Disks = HashMap<[u8; 16], ExportedDisk>;
 
 impl Snapshot {
-    /// The snapshot that follows this one. Disks and iSCSI targets that are as before are the same
-    /// objects, so what is known about them stays.
+    /// The snapshot that follows this one. Unchanged disks and iSCSI targets stay the same objects,
+    /// so their state stays.
     ///
     /// # Errors
     /// A sentence that names the fault.
@@ -81,7 +81,7 @@ impl Snapshot {
         })
     }
 
-    /// All disks that are desired: those that are here already, and new ones.
+    /// All desired disks: those in the catalog already, and new ones.
     fn enter(
         &self,
         desired: &Catalog,

@@ -1,10 +1,10 @@
 //! The state of one disk that all connections share: reservations, mode parameters, members.
 //!
 //! A [`DiskState`] has a lock for changes, and a version. A connection whose [`DiskView`] has the
-//! present version needs no lock. A [`PendingChange`] is a change that takes several turns: it is
-//! stored before it is in force, or commands of others end before the answer. A
-//! [`ReservationStore`] stores reservations. A [`Barrier`] holds new requests back while the disk
-//! has abandoned ones. This module knows no protocol.
+//! present version needs no lock. A [`PendingChange`] is a change that takes several turns, because
+//! it has to be stored before it is in force, or because commands of other connections have to end
+//! before the answer. A [`ReservationStore`] stores reservations. A [`Barrier`] holds new requests
+//! back while the disk has abandoned ones. This module knows no protocol.
 
 mod barrier;
 mod pending_change;
@@ -30,16 +30,16 @@ pub(crate) use pending_change::{PENDING_CHANGE_AGAIN, PendingChange, Stop, Troub
 use reservation_store::Storing;
 pub use reservation_store::{Receipt, ReservationStore};
 
-/// A disk's number for as long as it stays in the catalog. No other disk ever gets it, so a command
-/// that was checked against a disk never reaches another one.
+/// A disk's number for as long as it stays in the catalog. No other disk ever gets this number, so
+/// a command that was checked against a disk never reaches another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DiskId(pub(crate) u64);
 
 impl DiskId {
-    /// No disk's number.
+    /// The number of no disk.
     pub(crate) const NONE: Self = Self(u64::MAX);
 
-    /// Where the disk stands in a list of all disks, as long as none was removed.
+    /// Likely index of the disk in a list of all disks. Exact as long as no disk was removed.
     #[inline(always)]
     pub(crate) fn guess(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -49,11 +49,11 @@ impl DiskId {
 /// The role of a connection at the disks that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// An iSCSI session: it has commands, and gets unit attentions.
+    /// An iSCSI session: has commands, and gets unit attentions.
     Session,
-    /// An I/O queue of an NVMe host: it has commands.
+    /// An I/O queue of an NVMe host: has commands.
     Queue,
-    /// An admin queue of an NVMe host: it gets notices by an order.
+    /// An admin queue of an NVMe host: gets notices by an order.
     Controller,
 }
 
@@ -118,7 +118,7 @@ enum Begun {
     /// Another change is being stored.
     Busy,
     Refused(Refusal),
-    /// The change is in force when this is done.
+    /// The change is in force when the storing is done.
     Storing(Arc<Mutex<Storing>>),
     /// The change is in force. The commands of these connections have to end.
     Done(Vec<ConnectionAddress>),
@@ -315,7 +315,7 @@ impl DiskState {
         Begun::Storing(progress)
     }
 
-    /// Ends the storing of a change. None: it was not stored, and is not in force.
+    /// Ends the storing of a change. `None`: the change was not stored, and is not in force.
     fn stored(&self, change: Option<(Reservations, Change)>) -> Vec<ConnectionAddress> {
         let mut inner = self.lock();
         inner.storing = false;
@@ -337,7 +337,7 @@ impl DiskState {
 }
 
 impl Inner {
-    /// The attentions of a member. A connection that is none becomes one.
+    /// The attentions of a member. A connection that is no member becomes one.
     fn join(&mut self, me: &Member) -> &mut Attentions {
         let found = self.members.iter().position(|(member, _)| member.is(me));
         let at = found.unwrap_or_else(|| {
@@ -356,7 +356,7 @@ impl Inner {
         }
     }
 
-    /// Puts a change in force, and notifies the members concerned. Gives the connections whose
+    /// Puts a change in force, and notifies the members concerned. Returns the connections whose
     /// commands have to end.
     fn commit(&mut self, next: Reservations, change: &Change) -> Vec<ConnectionAddress> {
         self.reservations = next;

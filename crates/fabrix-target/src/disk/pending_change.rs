@@ -1,8 +1,8 @@
 //! A change of a disk's state that may take several turns. The owner polls it until it is over.
 //!
-//! It waits for an earlier change, for the store, and for commands of other connections to end. A
-//! [`Stop`] goes as a message to each of these connections, which drops it when the commands have
-//! ended. A shard that has ended has dropped all its messages. The change takes no lock while it
+//! A change waits for an earlier change, for the store, and for commands of other connections to
+//! end. A [`Stop`] goes as a message to each of these connections, which drops the message when the
+//! commands have ended. A shard that ends drops all its messages. The change takes no lock while it
 //! waits.
 //!
 //! Source: SPC-4, "Preempting", "PREEMPT AND ABORT"; SAM-5, "Aborting commands"; NVM Express Base
@@ -21,7 +21,7 @@ use crate::registry::ConnectionAddress;
 /// Delay before a pending change is polled again.
 pub(crate) const PENDING_CHANGE_AGAIN: Duration = Duration::from_millis(1);
 
-/// The reason for the end of commands.
+/// The reason why commands have to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// The registration of their initiator was preempted.
@@ -61,15 +61,15 @@ enum Step {
 /// How a pending change fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The reservations say no.
+    /// The reservations refuse the change.
     Refused(Refusal),
-    /// It could not be stored, so it does not hold.
+    /// The change could not be stored, so it is not in force.
     NotStored,
 }
 
 impl PendingChange {
-    /// Changes reservations, and ends the commands of those from whom they were taken, if that was
-    /// asked for.
+    /// Changes reservations. A preemption with abort also ends the commands of the preempted
+    /// initiators.
     pub(crate) fn reserve(disk: &Arc<DiskState>, me: &Member, asked: RequestedChange) -> Self {
         Self {
             nexus: Some(me.nexus.clone()),
@@ -87,7 +87,8 @@ impl PendingChange {
         }
     }
 
-    /// Goes on as far as it can; none: ask again soon.
+    /// Advances as far as possible. `None`: the change is not over, and has to be polled again
+    /// soon.
     pub(crate) fn poll(&mut self) -> Option<Result<(), Trouble>> {
         loop {
             let next = match &mut self.step {
@@ -117,8 +118,8 @@ impl PendingChange {
                         };
                         place.send(stop).is_err()
                     });
-                    // Exclusive access also says that what others did before they let go is seen
-                    // here.
+                    // Exclusive access to `hold` also makes visible what the other connections did
+                    // before they dropped their messages.
                     let quiet = untold.is_empty() && Arc::get_mut(hold).is_some();
                     return quiet.then_some(Ok(()));
                 }

@@ -9,28 +9,28 @@ use super::DiskState;
 use crate::lock::lock;
 use crate::registry::ConnectionAddress;
 
-/// Stores the reservations of disks, and gives back at the next start what was stored.
+/// A store of the reservations of disks. The next start of the target loads them.
 pub trait ReservationStore: Send + Sync {
-    /// Whether reservations of this disk are stored. Hosts can read this.
+    /// Whether the store keeps reservations of this disk. Hosts can read this.
     fn keeps(&self, device: &dyn Device) -> bool;
 
-    /// What was stored for a disk; none if nothing was.
+    /// Stored bytes of a disk, or `None` if nothing was stored.
     ///
     /// # Errors
-    /// There is something and it cannot be read: a sentence that says where.
+    /// Stored bytes exist and cannot be read: a sentence that names their place.
     fn load(&self, disk: &Identity) -> Result<Option<Vec<u8>>, String>;
 
-    /// Where that is, for a sentence about it.
+    /// Place of a disk's stored bytes, for sentences about them.
     fn place(&self, disk: &Identity) -> String;
 
-    /// Stores this for a disk, in the place of what was stored before: all of it or nothing,
-    /// whatever happens. It is called on a shard, so it must not block; `receipt` is given back
-    /// when the bytes are on the medium.
+    /// Replaces the stored bytes of a disk as a whole or not at all, even at a loss of power. The
+    /// target calls this on a shard, so it must not block. The store returns `receipt` when the
+    /// bytes are on the medium.
     fn store(&self, disk: &Identity, bytes: Vec<u8>, receipt: Receipt);
 }
 
-/// The receipt for a change of reservations, which is in force once it was stored. A receipt that
-/// is dropped means that the change was not stored.
+/// Receipt for a change of reservations. The change is in force once it is stored. A dropped
+/// receipt means that the change was not stored.
 pub struct Receipt {
     state: Arc<DiskState>,
     change: Option<(Reservations, Change)>,
@@ -63,7 +63,7 @@ impl Receipt {
         }
     }
 
-    /// The bytes are on the medium.
+    /// Reports that the bytes are on the medium.
     pub fn stored(mut self) {
         let change = self.change.take();
         let victims = self.state.stored(change);

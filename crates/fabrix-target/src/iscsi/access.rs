@@ -1,8 +1,8 @@
-//! Who may log in to a target, and what an initiator proves: names, and CHAP in one direction or
-//! both.
+//! Access rules of a target: names of initiators, and CHAP in one direction or both.
 //!
-//! Knows configuration and the kernel's random bytes; how a proof goes is `proto`'s. A name is not
-//! a proof: anybody can say one. It keeps apart who is honest, and CHAP keeps out who is not.
+//! `proto` has the exchange of CHAP. This file has the configuration, and takes challenges from the
+//! kernel's random bytes. A name is not a proof, because every peer can send any name. Name rules
+//! separate honest initiators. CHAP keeps the others out.
 
 use fabrix_proto::iscsi::auth::{
     Algorithm, Challenges, ChapPolicy, Credentials, PolicyError, Secret,
@@ -20,7 +20,7 @@ pub struct Initiators {
 }
 
 impl Initiators {
-    /// Every initiator, without a proof.
+    /// Rules that admit every initiator without a proof.
     #[must_use]
     pub const fn anybody() -> Self {
         Self {
@@ -61,11 +61,11 @@ pub struct Chap {
 }
 
 impl Chap {
-    /// From a name and a secret for each direction; secrets have 12 to 255 bytes.
+    /// Credentials from a name and a secret for each direction. Secrets have 12 to 255 bytes.
     ///
     /// # Errors
-    /// A secret or a name has another length; or both secrets are the same: then one side could
-    /// answer for the other.
+    /// A secret or a name has another length, or both secrets are the same. With equal secrets one
+    /// side could answer for the other.
     pub fn new(
         initiator: (&str, &[u8]),
         target: Option<(&str, &[u8])>,
@@ -86,7 +86,7 @@ impl Chap {
     /// The proof that one login has to give, with its own challenge.
     ///
     /// # Errors
-    /// A sentence: the kernel gives no random bytes, or has given these before.
+    /// The kernel returns no random bytes, or repeats earlier ones: a sentence.
     pub(crate) fn demand(&self, challenges: &mut Challenges) -> Result<Auth, String> {
         let mut bytes = [0; 1 + CHALLENGE_BYTES];
         random::fill(&mut bytes).map_err(|error| format!("no random bytes: {error}"))?;
@@ -104,7 +104,7 @@ impl Chap {
     }
 }
 
-/// Why a text is refused that is to be the name of an initiator or of an iSCSI target.
+/// The reason why a text is refused as the name of an initiator or of an iSCSI target.
 pub(crate) fn no_iscsi_name(text: &str) -> String {
     format!("`{text}` is not an iSCSI name: those begin with `iqn.`, `eui.` or `naa.`")
 }

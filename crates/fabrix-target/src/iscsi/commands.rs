@@ -239,11 +239,11 @@ impl Session {
             }
             _ => {}
         }
-        // Commands are limited by what a disk moves at once, so this fits.
+        // The length fits: a disk's longest transfer limits a command.
         let moved = u32::try_from(needed.bytes).unwrap_or(u32::MAX);
         let mut job = Job::new(unit, at, JobWork::Disk(operation), moved);
         if needed.direction == Direction::Out && !job.limit_to(given.min(moved)) {
-            // There is not one whole block to write. The residual tells the initiator.
+            // There is no whole block to write. The residual tells the initiator.
             return self.respond(context, claim, &Response::good(moved));
         }
         job.count_in(context.local.counters());

@@ -27,7 +27,7 @@ use crate::context::{CommandContext, copy};
 use crate::disk::{DiskView, Member, PendingChange, Role, Stop, Trouble};
 use crate::registry::ConnectionAddress;
 
-/// What a command waits for.
+/// The condition that a command waits for.
 pub(super) enum Work {
     /// The initiator's data, for a job.
     Fetching(Job),
@@ -79,7 +79,7 @@ pub(super) struct Managing {
     pub(super) until: Nanos,
 }
 
-/// Who waits.
+/// The owner of a request that waits.
 pub(super) enum Requester {
     /// The initiator: it gets an answer.
     Initiator(ManagementId),
@@ -276,7 +276,7 @@ impl Session {
         self.respond(context, claim, &response)
     }
 
-    /// An answer without data as iSCSI sends it.
+    /// An answer without data, in the terms of iSCSI.
     fn response(&self, at: Option<usize>, answer: &Answer) -> Response {
         let Some(sense) = answer.sense else {
             return Response::status(answer.status.0, 0);

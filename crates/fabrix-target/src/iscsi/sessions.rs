@@ -1,9 +1,9 @@
-//! Which sessions there are: the one thing that iSCSI connections of all shards share about each
-//! other.
+//! The sessions of all iSCSI targets. The iSCSI connections of all shards share this list, and
+//! nothing else about each other.
 //!
-//! Knows names, numbers and where connections live; touched when a session begins or ends, never
-//! for an I/O. A session of the same initiator, ISID and target takes the place of an older one,
-//! which ends first.
+//! An entry has names, numbers and the address of its connection. The list is locked when a session
+//! begins or ends, never for an I/O. A session of the same initiator, ISID and target replaces an
+//! older one, which has to end first.
 //!
 //! Source: RFC 7143, section 6.3.5 "Session Reinstatement, Closure, and Timeout".
 
@@ -33,9 +33,9 @@ struct Entry {
     place: ConnectionAddress,
 }
 
-/// What becomes of a session that wants to begin.
+/// The result of adding a session.
 pub(super) enum Entering {
-    /// The session has this number.
+    /// The session is in the list, under this number.
     Entered(NonZeroU16),
     /// An older session has to end first.
     Occupied(ConnectionAddress),

@@ -1,11 +1,11 @@
-//! The SCSI failures that a disk's statuses mean.
+//! SCSI failures for the statuses of disks.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::scsi::unit::Failure;
 
 use crate::channels::Unreached;
 
-/// The failure that a disk's status means. None: success.
+/// The failure for a disk's status. `None`: success.
 pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {
     Some(match status {
         DiskStatus::Ok => return None,

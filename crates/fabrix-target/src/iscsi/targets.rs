@@ -1,4 +1,4 @@
-//! The iSCSI targets of a catalog, and which of them an initiator sees.
+//! The iSCSI targets of a catalog, and the choice of those that an initiator sees.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl IscsiTargets {
         Some(named).filter(admits).ok_or(LoginStatus::FORBIDDEN)
     }
 
-    /// The reason for the end of a session that is not admitted any more.
+    /// The reason why a session is not admitted any more.
     pub(super) fn why_not(&self, leading: &Leading) -> &'static str {
         let name = leading.target.as_deref();
         let is_here = name.is_none_or(|name| self.iter().any(|target| target.name() == name));
@@ -64,8 +64,8 @@ impl IscsiTargets {
         }
     }
 
-    /// The targets that SendTargets shows: those that admit the initiator, and ask for the proof
-    /// that it has given or for none.
+    /// The targets that SendTargets lists: those that admit the initiator, and that need no proof
+    /// or the proof that the initiator has given.
     pub(super) fn shown(&self, leading: &Leading) -> impl Iterator<Item = &IscsiTarget> {
         let here = self.admit(leading).ok();
         let proved = here.and_then(|here| here.initiators.chap.as_ref());

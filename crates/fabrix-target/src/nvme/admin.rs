@@ -1,7 +1,6 @@
 //! An admin queue: the controller of `proto`, its held requests, and the data of its commands.
-//!
 //! `fabrix_proto::nvme::controller` executes the commands. `disks` has the notices of disks. The
-//! connection stops the I/O queues when this file says so.
+//! result [`After`] tells the connection to stop the I/O queues.
 
 mod disks;
 
@@ -28,12 +27,12 @@ use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
 
-/// The consequence of an admin command for the rest of the controller.
+/// The next step for the rest of the controller, after an admin command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Nothing.
+    /// No step.
     Nothing,
-    /// The I/O queues must be stopped.
+    /// The I/O queues have to be stopped.
     Quiesce,
     /// The keep-alive timer had expired when the command came: the association is over.
     Expired,
@@ -54,13 +53,13 @@ pub(crate) struct Admin {
     /// True until the last I/O queue has ended.
     has_ending_queues: bool,
     retired: bool,
-    /// The host has read that there is no volatile cache.
+    /// True if the host has read that there is no volatile cache.
     told_of_no_cache: bool,
     /// This connection as a member of disks' state.
     me: Member,
     /// Views of the disks whose reservation notices the host gets, by namespace.
     disk_views: Vec<(u32, DiskView)>,
-    /// Commands that wait until what they change is stored.
+    /// Commands that wait until their change is stored.
     persisting: Vec<(Claim, Vec<PendingChange>)>,
 }
 
@@ -283,9 +282,9 @@ impl Admin {
                 self.answer_held(context, held, ABORTED);
                 context.answer(claim, Status::SUCCESS)
             }
-            // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile
-            // cache has not been told to flush was not promised: the standard leaves that to the
-            // host's own flushes.
+            // A shutdown needs no flush. Data that the host has not flushed to a disk with a
+            // volatile cache has no promise of durability: the standard leaves that to the host's
+            // own flushes.
             Outcome::Quiesce(why @ (Quiesce::Reset | Quiesce::Shutdown)) => {
                 let answered = context.answer(claim, Status::SUCCESS);
                 self.quiescing = true;
@@ -390,7 +389,7 @@ fn timed_until(context: &CommandContext<'_, impl Queue>, seconds: u32) -> fabrix
     }
 }
 
-/// Whether a command asks for the structure that says whether there is a volatile cache (VWC).
+/// True if a command reads the structure that reports the volatile cache (VWC).
 fn asks_for_cache(entry: &SubmissionEntry) -> bool {
     matches!(
         AdminCommand::parse(entry),

@@ -44,7 +44,7 @@ impl<Q: Queue> CommandContext<'_, Q> {
         self.stream.answer(claim, entry, bytes, Some(lent))
     }
 
-    /// Does the same from a copy, which does not change before it is sent.
+    /// Answers with a copy of lent data. The copy does not change before it is sent.
     #[inline(never)]
     fn answer_copied(&mut self, claim: Claim, lent: &Lent, bytes: u32) -> Settled {
         match copy_lent(self.shard, lent) {
@@ -53,7 +53,7 @@ impl<Q: Queue> CommandContext<'_, Q> {
         }
     }
 
-    /// Answers a command with a whole completion entry and `bytes` of what its slot holds.
+    /// Answers a command with a whole completion entry and `bytes` bytes of the data in its slot.
     pub(crate) fn complete(&mut self, claim: Claim, entry: CompletionEntry, bytes: u32) -> Settled {
         self.stream.answer(claim, entry, bytes, None)
     }

@@ -55,7 +55,8 @@ fn submit<'d>(
     Ok(channel.borrow_mut().submit(shard, request))
 }
 
-/// Does the same while a host reads the timing page, and notes how long the disk takes.
+/// Submits a request while a host reads the timing page, and notes the times of submission and
+/// answer.
 #[cold]
 fn submit_timed<'d>(
     counters: &Counters,
@@ -141,7 +142,7 @@ impl IoQueue {
         }
     }
 
-    /// Does the same for commands that are neither plain reads nor writes.
+    /// Makes the requests of commands that are neither plain reads nor writes.
     #[inline(never)]
     fn execute_other(
         &mut self,

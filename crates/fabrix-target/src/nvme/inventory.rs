@@ -1,5 +1,5 @@
-//! The inventory of `proto`, made from a catalog: geometry and properties of disks as NVMe's
-//! fields.
+//! The inventory for `proto`, made from a catalog: geometry and properties of disks in the terms of
+//! NVMe.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{Catalog, Export, Limits, Protocol, SubsystemConfig};
 /// The inventory of a catalog; `disks` are its disks by UUID.
 ///
 /// # Errors
-/// A sentence that names what is wrong.
+/// A sentence that names the fault.
 pub(crate) fn inventory(
     catalog: &Catalog,
     disks: &HashMap<[u8; 16], ExportedDisk>,
@@ -78,7 +78,7 @@ fn subsystem(
     })
 }
 
-/// Hosts are told how much one command may move (MDTS): a disk that moves less cannot be shown.
+/// Refuses disks whose longest transfer is less than the limit announced to hosts (MDTS).
 fn check_transfers(export: &Export, limits: &Limits) -> Result<(), String> {
     let most = limits.max_transfer_bytes;
     let bytes = export.device.geometry().max_transfer_bytes;
@@ -101,12 +101,11 @@ fn listener(index: usize, portal: Portal) -> Listener {
     }
 }
 
-/// A disk's geometry and promises in the fields of Identify Namespace.
+/// Geometry and features of a disk in the fields of Identify Namespace.
 fn namespace(nsid: u32, disk: &ExportedDisk, limits: &Limits) -> Namespace {
     let device = disk.device();
     let (geometry, identity) = (device.geometry(), device.identity());
-    // Fields that hold up to 65536 blocks; a disk with larger ideas is told about as far as they
-    // reach.
+    // The fields hold up to 65,536 blocks. Larger sizes are reported as 65,536.
     let blocks = |bytes: u32| (bytes / geometry.block_bytes).clamp(1, 1 << 16);
     let physical = blocks(geometry.physical_block_bytes);
     Namespace {
@@ -134,5 +133,5 @@ fn namespace(nsid: u32, disk: &ExportedDisk, limits: &Limits) -> Namespace {
     }
 }
 
-/// Compare and Write handles so many blocks at once, of any size: VMFS asks for one.
+/// Most blocks of Compare and Write, for all block sizes. VMFS needs one.
 pub(crate) const MOST_COMPARE_BLOCKS: u32 = 128;

@@ -1,9 +1,8 @@
-//! An I/O queue: which command waits for what, in a table with an entry per slot of the connection.
+//! An I/O queue: its commands in progress, in a table with an entry per slot of the connection.
 //!
-//! NVMe commands become block requests and block statuses become NVMe statuses in `execute`; fused
-//! pairs are put together in `fused`. Touches disks through `block`, the connection through
-//! `transport`. Nothing is allocated for a command: its state is its slot's entry, made with the
-//! connection.
+//! `execute` converts commands to block requests and block statuses to NVMe statuses. `fused` joins
+//! fused pairs. The queue reaches disks through `block`, and the connection through `transport`. A
+//! command allocates nothing: its state is the entry of its slot, made with the connection.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use crate::command_table::CommandTable;
 use crate::context::CommandContext;
 use crate::disk::{DiskId, DiskState, DiskView, Member, PendingChange, Stop};
 
-/// A command and what is needed to carry it out.
+/// A command, and the properties of its namespace.
 #[derive(Clone, Copy)]
 pub(crate) struct ResolvedCommand {
     pub(crate) command_id: u16,
@@ -36,59 +35,60 @@ pub(crate) struct ResolvedCommand {
 }
 
 impl ResolvedCommand {
-    /// Bytes of so many blocks of the namespace.
+    /// Length of `blocks` blocks of the namespace in bytes.
     pub(crate) fn bytes(&self, blocks: u32) -> u32 {
         // Limited by MDTS when the command was parsed.
         blocks.saturating_mul(self.block_bytes)
     }
 }
 
-/// The ranges of a Dataset Management, all of them checked, that are still to be deallocated.
+/// The checked ranges of a Dataset Management command that are still to be deallocated.
 pub(crate) struct Ranges {
-    /// All of them, as the host wrote them.
+    /// All ranges, in the host's format.
     pub(crate) list: Buf,
     pub(crate) next: u16,
     pub(crate) count: u16,
 }
 
-/// What a command waits for.
+/// The condition that a command waits for.
 pub(crate) enum Work {
     /// The host's data.
     Fetching(ResolvedCommand),
-    /// The disk, which had no room for the request; the data, if any, is kept here.
+    /// Room at the disk. The data of the request, if any, is kept here.
     Stalled(ResolvedCommand, Option<Buf>),
-    /// The turn of other connections: its disk answers at once. The ranges are those that are left,
-    /// if the command has any.
+    /// The turn of other connections, because the command's disk answers at once. The ranges are
+    /// the remaining ones, if the command has any.
     Paused(ResolvedCommand, Option<Ranges>),
     /// The disk's cache, before a read that must come from the medium.
     FlushingToRead(ResolvedCommand),
-    /// The disk, whose data goes to the host.
+    /// The disk. Its data goes to the host.
     Reading { bytes: u32 },
-    /// The disk, whose data is compared with this.
+    /// The disk. Its data is compared with `expected`.
     Comparing { expected: Option<Buf>, bytes: usize },
-    /// The disk, piece after piece.
+    /// The disk, piece by piece.
     Verifying {
         command: ResolvedCommand,
         lba: u64,
         blocks: u32,
     },
-    /// The disk, range after range.
+    /// The disk, range by range.
     Deallocating(ResolvedCommand, Ranges),
-    /// The disk, whose status is all the host wants.
+    /// The disk. The host gets only the status.
     Plain,
-    /// A half of a fused pair: its data, or the other half.
+    /// The data of this half of a fused pair, or the other half.
     Half {
         command: ResolvedCommand,
         data: Option<Buf>,
         mate: Option<Slot>,
     },
-    /// The disk, for both halves: this is the second.
+    /// The disk, for both halves of a pair. This command is the second half.
     Pair { first: Slot },
-    /// The second half, which has the disk's request for both.
+    /// The second half of the pair, which has the disk's request for both.
     First,
     /// A change of reservations.
     Reserving(Box<PendingChange>),
-    /// The disk, and then to be answered that it was aborted; with the first half, if it is a pair.
+    /// The disk, after an abort. The answer follows, also that of the first half if there is a
+    /// pair.
     Aborted { first: Option<Slot> },
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct IoQueue {
     pub(crate) expecting: Option<Slot>,
     /// This queue as a member of disks' state.
     pub(super) me: Member,
-    /// Its view of each disk, by namespace, in order.
+    /// Views of the disks, by namespace, in order.
     pub(super) disk_views: Vec<(u32, DiskView)>,
     /// Number of commands that wait for a change of reservations.
     pub(super) reserving: usize,

@@ -1,9 +1,9 @@
-//! NVMe over Fabrics for disks: one task per connection, whatever transport carries it. `tcp` is
-//! the one file that names a transport.
+//! NVMe over Fabrics for disks: one task per connection. Only `tcp` knows what carries the
+//! connection.
 //!
-//! A `connection` is born unknown, and its Connect command makes it an admin queue (`admin`) or an
-//! I/O queue (`io`). `waiting` has commands that wait for a disk, and `reserve` is what
-//! reservations do to them. The two files where the protocol meets disks are `io` and `status`.
+//! A `connection` has no role until its Connect command makes it an admin queue (`admin`) or an I/O
+//! queue (`io`). `waiting` has the commands that wait for a disk. `reserve` applies reservations to
+//! commands. `io` and `status` are the two files where the protocol meets disks.
 
 mod admin;
 mod connection;
@@ -19,5 +19,5 @@ pub(crate) mod tcp;
 mod tests;
 mod waiting;
 
-/// The port that is for discovery alone, by the standard.
+/// The port that the standard reserves for discovery.
 pub const DISCOVERY_PORT: u16 = 8009;

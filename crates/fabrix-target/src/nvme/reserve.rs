@@ -19,7 +19,7 @@ use crate::context::CommandContext;
 use crate::disk::{DiskId, DiskState, DiskView, PendingChange, RequestedChange, Stop, Trouble};
 
 impl IoQueue {
-    /// Replaces the disks. The views of those that stay remain.
+    /// Replaces the disks. The views of disks that stay remain.
     pub(super) fn take_disk_views(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
         let mut old = std::mem::replace(&mut self.disk_views, disk_views(states));
         for (nsid, disk_view) in &mut self.disk_views {
@@ -35,17 +35,17 @@ impl IoQueue {
         }
     }
 
-    /// The connection is over: disks that it has used forget it.
+    /// Removes the queue from the state of its disks, at the end of the connection.
     pub(super) fn leave(&mut self) {
         for (_, disk_view) in &mut self.disk_views {
             disk_view.leave(&self.me);
         }
     }
 
-    /// Where the view of a namespace's disk stands in the list.
+    /// Index of a namespace in the list of views.
     #[inline(always)]
     fn position(&self, nsid: u32) -> Option<usize> {
-        // Ids are dense from 1 unless a namespace was removed: then they are still sorted.
+        // Ids are dense from 1 until a namespace is removed. They are always sorted.
         let guess = nsid as usize - 1;
         match self.disk_views.get(guess) {
             Some((of, _)) if *of == nsid => Some(guess),
@@ -190,8 +190,8 @@ impl IoQueue {
     }
 
     /// Abandons commands that their disk has not ended in time. The disk gets no new request before
-    /// it has ended theirs, so no effect of them is visible after the answer to the preempting
-    /// host.
+    /// it has ended the abandoned ones. So no effect of them is visible after the answer to the
+    /// preempting host.
     fn end_overdue<Q: Queue>(&mut self, context: &mut CommandContext<'_, Q>) {
         let now = context.shard.now();
         let overdue = self.stopping.iter().filter(|it| it.until <= now);
@@ -225,7 +225,7 @@ impl IoQueue {
     }
 }
 
-/// The registrants, and what they hold.
+/// Writes the report of the registrants and their reservations.
 fn report(
     context: &mut CommandContext<'_, impl Queue>,
     claim: Claim,

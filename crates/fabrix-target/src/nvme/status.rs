@@ -1,4 +1,4 @@
-//! A disk's status in NVMe's words: one table.
+//! NVMe statuses for the statuses of disks.
 
 use fabrix_block::{Failed, Operation, Status as DiskStatus};
 use fabrix_proto::nvme::command::IoCommand;
@@ -6,7 +6,7 @@ use fabrix_proto::nvme::spec::Status;
 
 use crate::channels::Unreached;
 
-/// The NVMe status of a disk's status.
+/// The NVMe status for a disk's status.
 ///
 /// Do Not Retry is set where the same command would fail the same way. Source: NVM Express Base
 /// Specification 2.x, "Status Codes"; NVM Command Set Specification, "Command Specific and Media
@@ -19,8 +19,8 @@ pub(crate) const fn nvme_status(status: DiskStatus) -> Status {
         DiskStatus::ReadOnly => Status::NAMESPACE_WRITE_PROTECTED,
         DiskStatus::MediaRead => Status::UNRECOVERED_READ_ERROR,
         DiskStatus::MediaWrite => Status::WRITE_FAULT,
-        // The disk is degraded until it is opened again: a later flush cannot make good what this
-        // one lost.
+        // The disk is degraded until it is opened again. A later flush cannot restore the data that
+        // this flush has lost.
         DiskStatus::Degraded => Status::WRITE_FAULT.no_retry(),
         DiskStatus::NoSpace => Status::CAPACITY_EXCEEDED.no_retry(),
         DiskStatus::CompareFailed => Status::COMPARE_FAILURE,
@@ -39,7 +39,7 @@ pub(crate) const fn unreached(why: Unreached) -> Status {
     }
 }
 
-/// A command that its disk has failed, for the operator.
+/// The failed command as the operator sees it.
 pub(super) fn failed(command: &IoCommand, status: DiskStatus) -> Failed {
     let operation = match *command {
         IoCommand::Flush | IoCommand::Reservation(_) => Operation::Flush,

@@ -42,7 +42,7 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
     Connection::begin(shard, task, stream, accepted, nvme, local);
 }
 
-/// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of
-/// a write, no R2T and no waiting for it. It needs no more memory than R2Ts do, which are sent as
-/// soon as a write comes.
+/// Most data in bytes within a command capsule of an I/O queue. With the common sizes of a write,
+/// no R2T is needed. The memory is the same as with R2Ts, which the target sends as soon as a write
+/// arrives.
 const IN_CAPSULE_BYTES: u32 = 128 << 10;

@@ -26,7 +26,7 @@ use crate::local::Local;
 use crate::shared::Shared;
 use crate::{Catalog, Deadlines, Export, Limits, SubsystemConfig, TargetConfig};
 
-/// A shard with a target's part, and nothing that listens.
+/// A shard with a target's part on it. It listens on no port.
 struct Stage {
     shard: Shard,
     local: Rc<Local>,
@@ -39,14 +39,14 @@ struct Host {
     next_id: u16,
 }
 
-/// Where a command's data lies.
+/// Location of a command's data.
 #[derive(Clone, Copy)]
 enum Data<'a> {
     None,
     InCapsule(&'a [u8]),
-    /// In the host's memory from an address on: key, address, length.
+    /// In the host's memory, under a key: key, address, length.
     At(u32, usize, usize),
-    /// The same, and the answer invalidates the key.
+    /// In the host's memory, under a key that the answer invalidates.
     Once(u32, usize, usize),
 }
 
@@ -95,7 +95,7 @@ impl Stage {
         }
     }
 
-    /// A connection of a host that has said nothing.
+    /// A new connection of a host, without a Connect.
     fn dial(&mut self, stable: bool) -> Host {
         let wire = Rc::new(RefCell::new(Wire::default()));
         let peer = SocketAddr::from(([192, 0, 2, 1], 4420));
@@ -127,7 +127,7 @@ impl Stage {
         }
     }
 
-    /// Lets a queue take what its host has submitted; gives the answers, all of them.
+    /// Runs a queue until all submitted commands are answered. Returns the answers.
     fn serve<const COUNT: usize>(
         &mut self,
         host: &Host,
@@ -317,7 +317,7 @@ fn a_transfer_of_another_length_than_the_command_says_is_refused_and_moves_nothi
     assert!(io.wire.borrow().sent.is_empty());
 }
 
-/// More than a disk in memory takes.
+/// Turns to wait for a disk in memory: more than it needs.
 const TURNS: usize = 10;
 const NQN: &str = "nqn.2026-01.example:fabrix-by-messages";
 const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";

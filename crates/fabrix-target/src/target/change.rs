@@ -1,8 +1,8 @@
-//! Changing what is exported while hosts are connected.
+//! Changes of a target's exports while hosts are connected.
 //!
 //! A control thread makes one change at a time. It sends orders to the shards and waits for them.
-//! `catalog` checks a change, `local` and the protocols bring it to hosts. A call must not come
-//! from a shard of the target, and so not from its `notify`: it would wait for itself.
+//! `catalog` checks a change, `local` and the protocols bring it to hosts. A shard of the target
+//! must not call this, and so `notify` must not: the shard would wait for itself.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -20,30 +20,30 @@ use crate::shared::{Done, Order};
 use crate::{Catalog, Listen, Portal, Protocol, TargetError, port};
 
 impl Target {
-    /// What is exported now, where and to whom: exports sorted by number, iSCSI names in lower
-    /// case, and listeners with the ports that the system chose.
+    /// The present catalog: exports sorted by number, iSCSI names in lower case, and listeners with
+    /// the ports that the system chose.
     #[must_use]
     pub fn catalog(&self) -> Catalog {
         self.shared.catalog.current().desired.clone()
     }
 
-    /// Exports what `edit` makes of the catalog: all of it from one moment on, or nothing. Hosts
-    /// and initiators are told when all shards serve it; those whom a change does not concern
-    /// notice nothing of it.
+    /// Exports the catalog that `edit` makes, as a whole or not at all. Hosts and initiators learn
+    /// of the change when all shards serve it. The change does not disturb those whom it does not
+    /// concern.
     ///
-    /// - A disk that is removed still answers what it was asked. Later commands are told that there
-    ///   is no such namespace or logical unit.
-    /// - A number may get another device of the same disk: what [`Device::resize`] has made of
-    ///   the one that is there. Every place where the disk is exported gets it in the same change.
-    /// - A host that was told that no disk has a volatile cache would never flush a new one that
-    ///   has: its controllers end, and it reads the truth when it connects again.
-    /// - Controllers of hosts, and sessions of initiators, that may no more connect end. What a
-    ///   session has proved stays proved.
-    /// - New listeners are open before hosts are told of them. Hosts are told of those that go
-    ///   before they are closed, and connections that were made there stay.
+    /// - A removed disk still answers the requests that it has. Later commands get the error that
+    ///   there is no such namespace or logical unit.
+    /// - A number may get another device of the same disk: the result of [`Device::resize`] on the
+    ///   present one. Every export of the disk gets this device in the same change.
+    /// - A host that has read that no disk has a volatile cache would never flush a new disk with
+    ///   one. So its controllers end, and it reads the new value when it connects again.
+    /// - Controllers and sessions end if their hosts and initiators may not connect any more. A
+    ///   changed CHAP secret does not end a session.
+    /// - New listeners are open before hosts learn of them. Hosts learn of the end of listeners
+    ///   before these are closed. Connections that were made at a closed listener stay.
     ///
     /// # Errors
-    /// See [`TargetError`]; a sentence of `edit` is refused as it is.
+    /// See [`TargetError`]. A sentence that `edit` returns becomes [`TargetError::Refused`].
     pub fn change(
         &self,
         edit: impl FnOnce(&mut Catalog) -> Result<(), String>,
@@ -68,21 +68,21 @@ impl Target {
         spread.and(closed)
     }
 
-    /// I/O statistics of an exported disk since it was added; none: I/O is not counted, or the disk
-    /// is not exported.
+    /// I/O statistics of an exported disk since it was added. `None` if I/O is not counted, or if
+    /// the disk is not exported.
     #[must_use]
     pub fn stats(&self, device: &dyn Device) -> Option<Arc<Stats>> {
         self.shared.catalog.current().disk(device)?.stats().cloned()
     }
 
-    /// Where it listens for hosts now, in the order in which it began to, with the ports that the
-    /// system chose.
+    /// Addresses at which the target listens for hosts, in the order in which they were opened,
+    /// with the ports that the system chose.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         addresses(self.portals_of(Protocol::NvmeTcp))
     }
 
-    /// The same for initiators.
+    /// Addresses at which the target listens for initiators, in the same order.
     #[must_use]
     pub fn portals(&self) -> Vec<SocketAddr> {
         addresses(self.portals_of(Protocol::Iscsi))
@@ -92,7 +92,7 @@ impl Target {
         self.shared.catalog.current().portals(protocol)
     }
 
-    /// Opens the new listeners, all of them or none, and notes the ports that the system chooses.
+    /// Opens the new listeners, all of them or none, and stores the ports that the system chooses.
     fn open_ports(&self, old: &[Listen], desired: &mut [Listen]) -> Result<(), TargetError> {
         let mut opened = Vec::new();
         for at in desired.iter_mut().filter(|at| !old.contains(at)) {
@@ -117,7 +117,7 @@ impl Target {
         check_free(old, &at).map_err(TargetError::Refused)?;
         let (task, bound) = listen(at, &self.shared)?;
         self.ports().push((task, bound));
-        // A drain that came meanwhile has closed it, or has come early enough to be seen here.
+        // A drain that came meanwhile has either closed the port, or is seen here.
         self.check_not_draining(address)
             .inspect_err(|_| self.close_all())?;
         Ok(bound)
@@ -171,7 +171,7 @@ impl Target {
     }
 }
 
-/// Gives orders, and waits until a deadline for all that was given.
+/// Gives orders, and waits for their completion until a deadline.
 fn wait_for(until: Instant, give: impl FnOnce(Done) -> bool) -> Result<(), TargetError> {
     let (done, all_done) = mpsc::channel();
     let given = give(done);
@@ -182,7 +182,8 @@ fn wait_for(until: Instant, give: impl FnOnce(Done) -> bool) -> Result<(), Targe
     }
 }
 
-/// Repeats an attempt until it succeeds or the time is over: a full mailbox has room again soon.
+/// Repeats an attempt until it succeeds or the deadline has passed. A full mailbox has room again
+/// soon.
 fn again(until: Instant, mut attempt: impl FnMut() -> bool) -> bool {
     while !attempt() {
         if Instant::now() >= until {

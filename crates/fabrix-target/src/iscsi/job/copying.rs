@@ -75,7 +75,7 @@ impl Copying {
         Some(if self.writing { destination } else { source })
     }
 
-    /// Whether something is still to be read from this disk, or written to it.
+    /// Whether the copy still has to read from this disk, or to write to it.
     pub(in crate::iscsi) fn touches(&self, disk: UnitName) -> bool {
         let mut ahead = self.routes[self.at..].iter();
         ahead.any(|route| route.source.0 == disk || route.destination.0 == disk)

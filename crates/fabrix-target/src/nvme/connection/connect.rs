@@ -106,8 +106,8 @@ impl<Q: Queue> Connection<Q, Nvme> {
         self.notice(&refused);
     }
 
-    /// Makes the connection the queue that Connect asks for. Gives the id of the controller. `host`
-    /// gets the host's name as soon as it is known.
+    /// Makes the connection the queue that Connect requests. Returns the id of the controller.
+    /// `host` gets the host's name as soon as it is known.
     ///
     /// # Errors
     /// The answer to the host: it may not see the subsystem, or there is no such queue, or no room
@@ -263,5 +263,5 @@ fn join_refusal(error: JoinError) -> ConnectRefusal {
     }
 }
 
-/// 1024 bytes: the length of Connect's data. No more is fetched for an unauthenticated peer.
+/// 1,024 bytes: the length of Connect's data. An unauthenticated peer may send no more.
 const CONNECT_BYTES_MOST: u32 = 1024;

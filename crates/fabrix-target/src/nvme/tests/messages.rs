@@ -1,8 +1,7 @@
-//! A transport of NVMe by messages, in memory: what RDMA is to a target, without an adapter.
+//! A transport of NVMe by messages in memory. It behaves like RDMA without hardware.
 //!
-//! Whole capsules arrive as messages, and completions leave as messages. Data moves between a
-//! buffer of the target and memory of the host that only its keys reach, by slot, offset and
-//! length. There is no stream of bytes.
+//! Whole capsules arrive as messages, and completions leave as messages. Data moves by slot, offset
+//! and length between a buffer of the target and keyed memory of the host. There is no byte stream.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +21,7 @@ pub(super) type Capsule = ([u8; 64], Vec<u8>);
 /// One movement of data: slot, offset and length.
 pub(super) type Move = (u16, usize, usize);
 
-/// What lies between a host and its queue at the target.
+/// State between a host and its queue at the target.
 #[derive(Default)]
 pub(super) struct Wire {
     pub(super) capsules: VecDeque<Capsule>,
@@ -58,7 +57,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// A queue on which no capsule has come. `stable`: what is sent has to stay as it is.
+    /// A queue without a capsule so far. `stable`: data to send must not change before it is sent.
     pub(super) fn new(wire: &Rc<RefCell<Wire>>, slots: usize, stable: bool) -> Self {
         Self {
             wire: Rc::clone(wire),

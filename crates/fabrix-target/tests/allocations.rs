@@ -1,7 +1,7 @@
 //! Once a connection is ready, an I/O allocates nothing on the target's shard.
 //!
-//! Alone in its file, because it brings its own allocator, which counts by thread: the host's
-//! thread is not the shard's.
+//! This test has its own file, because it installs a global allocator. The allocator counts by
+//! thread, so the host's thread does not count.
 
 mod common;
 
@@ -17,7 +17,7 @@ use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Commands in progress at once.
+/// Commands in progress at a time.
 const DEPTH: u16 = 16;
 const COMMANDS: usize = 4_000;
 
@@ -54,7 +54,7 @@ fn check(engine: Engine) {
     }
 }
 
-/// A round of writes and a round of reads, with all their bytes made beforehand.
+/// A round of writes and a round of reads. Their bytes are built before the measurement.
 struct Load {
     writes: Vec<u8>,
     reads: Vec<u8>,
@@ -92,7 +92,7 @@ impl Load {
         }
     }
 
-    /// So many commands, half of them writes.
+    /// Runs `commands` commands, half of them writes.
     fn run(&mut self, io: &mut Host, commands: usize) {
         for _ in 0..commands.div_ceil(2 * usize::from(DEPTH)) {
             io.stream.write_all(&self.writes).expect("the target reads");
@@ -126,7 +126,7 @@ impl Load {
         }
     }
 
-    /// Takes one PDU with so many bytes behind its header.
+    /// Receives one PDU with `bytes` bytes after its header.
     fn receive(&mut self, io: &mut Host, bytes: usize, kind: u8) {
         let answer = &mut self.answer[..24 + self.digest_bytes + bytes];
         io.stream.read_exact(answer).expect("the target answers");

@@ -1,7 +1,7 @@
-//! When the process may open no more files: accepting pauses, whoever is connected is served, and
-//! accepting goes on by itself once there are descriptors again.
+//! A process without free file descriptors: the port pauses, connected hosts are served, and
+//! accepting continues by itself once there are descriptors again.
 //!
-//! Alone in its file, because the limit is the whole process's.
+//! This test has its own file, because the limit applies to the whole process.
 
 mod common;
 
@@ -25,8 +25,8 @@ fn running_out_of_descriptors_pauses_accepting_and_nothing_else() {
     }
 }
 
-/// The kernel reserves a number while it looks whether anybody is to be accepted: for that moment
-/// there is none for us.
+/// The kernel reserves a descriptor number while it looks for a connection to accept. For that
+/// moment the test cannot get one.
 fn dial_when_there_is_a_descriptor(stage: &Stage) -> Host {
     let began = Instant::now();
     loop {
@@ -40,7 +40,7 @@ fn dial_when_there_is_a_descriptor(stage: &Stage) -> Host {
     }
 }
 
-/// No descriptor is left: the same number on every Linux.
+/// EMFILE, the errno for no free descriptor. The same number on every Linux.
 const EMFILE: i32 = 24;
 
 fn check(engine: Engine) {

@@ -1,8 +1,8 @@
-//! Once a session is ready, an I/O allocates nothing on the target's shard: neither a read, nor a
-//! write whose data come with it, unasked behind it, or when they are asked for.
+//! Once a session is ready, an I/O allocates nothing on the target's shard. The test reads, and
+//! writes with immediate data, unsolicited data and R2Ts.
 //!
-//! Alone in its file, because it brings its own allocator, which counts by thread: the initiator's
-//! thread is not the shard's.
+//! This test has its own file, because it installs a global allocator. The allocator counts by
+//! thread, so the initiator's thread does not count.
 
 mod common;
 #[path = "iscsi/initiator.rs"]
@@ -18,7 +18,7 @@ use initiator::Initiator;
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const COMMANDS: usize = 2_000;
-/// Data of a write, in bytes: so much in all, so much with the command, so much unasked behind it.
+/// Data of a write in bytes: in all, immediate, unsolicited.
 const WAYS: [(usize, usize, usize); 5] = [
     (4096, 4096, 0),
     (4096, 0, 0),
@@ -60,7 +60,7 @@ fn check(engine: Engine) {
     }
 }
 
-/// So many commands, half of them writes.
+/// Runs `commands` commands, half of them writes.
 fn run(
     initiator: &mut Initiator,
     (bytes, immediate, unsolicited): (usize, usize, usize),

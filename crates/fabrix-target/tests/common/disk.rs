@@ -1,5 +1,5 @@
-//! A disk over a RAM disk that does as a test says: answers with a status, keeps requests until
-//! told, has no room, gives buffers full of somebody else's data.
+//! A disk over a RAM disk that follows a test's rules: it answers with a status, keeps requests
+//! until released, has no room, or fills read buffers with a byte.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,26 +13,26 @@ use fabrix_rt::{Buf, Completion, Loan, Remote, Shard, Task, TaskId, Token};
 
 use super::{PATIENCE, ram};
 
-/// What the disk does with requests of one kind.
+/// The disk's treatment of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Do {
-    /// What it is asked for.
+    /// Carries out the request.
     Obey,
-    /// Answers so at once.
+    /// Answers with this status at once.
     Answer(Status),
-    /// Answers so in a later turn.
+    /// Answers with this status in a later turn.
     AnswerLater(Status),
-    /// Keeps the request until released, then obeys.
+    /// Keeps the request until released, then carries it out.
     Keep,
     /// Has no room.
     Busy,
-    /// Reads: fills a buffer with this byte, and answers so.
+    /// Reads: fills a buffer with this byte, and answers with this status.
     Soil(u8, Status),
-    /// Reads: obeys, but with a buffer of the shard's instead of lent pages.
+    /// Reads: carries out the request, but with a buffer of the shard instead of lent pages.
     Copy,
 }
 
-/// Kinds of requests that a test tells apart.
+/// Kinds of requests that a test distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
@@ -50,7 +50,7 @@ fn kind(operation: Operation) -> Kind {
     }
 }
 
-/// The disk, as the target sees it and as the test does.
+/// The disk: a device for the target, and rules for the test.
 pub struct TestDisk {
     inner: Arc<dyn Device>,
     geometry: Geometry,
@@ -87,7 +87,7 @@ impl TestDisk {
         })
     }
 
-    /// One that moves at most so many bytes at once.
+    /// A disk that moves at most `max_transfer_bytes` at once.
     pub fn narrow(bytes: u64, max_transfer_bytes: u32) -> Arc<Self> {
         let inner = ram("narrow test disk", 512, bytes);
         let geometry = Geometry {
@@ -101,39 +101,39 @@ impl TestDisk {
         })
     }
 
-    /// From now on requests of this kind are treated so.
+    /// Sets the treatment of requests of this kind.
     pub fn when(&self, kind: Kind, what: Do) {
         let mut state = self.orders.state();
         state.rules.retain(|(other, _)| *other != kind);
         state.rules.push((kind, what));
     }
 
-    /// Waits until so many requests are kept.
+    /// Waits until `count` requests are kept.
     pub fn until_kept(&self, count: usize) {
         self.orders.wait(|state| state.kept >= count);
     }
 
-    /// Waits until a request was told that there is no room.
+    /// Waits until the disk has refused a request because it had no room.
     pub fn until_refused(&self) {
         self.orders.wait(|state| state.refused > 0);
     }
 
-    /// How many requests were told that there is no room.
+    /// Number of requests that were refused because the disk had no room.
     pub fn refused(&self) -> usize {
         self.orders.state().refused
     }
 
-    /// How many requests are kept now.
+    /// Number of requests that are kept now.
     pub fn kept(&self) -> usize {
         self.orders.state().kept
     }
 
-    /// What was asked so far, answered or not.
+    /// Operations that were submitted so far, answered or not.
     pub fn asked(&self) -> Vec<Operation> {
         self.orders.state().asked.clone()
     }
 
-    /// Lets go what is kept.
+    /// Releases the kept requests.
     pub fn release(&self) {
         let keepers = self.orders.state().keepers.clone();
         for (remote, task) in keepers {
@@ -212,9 +212,9 @@ struct Kept {
     lba: u64,
     blocks: u32,
     caller: Token,
-    /// A write's bytes, or nothing.
+    /// Data of a write, or nothing.
     bytes: Vec<u8>,
-    /// What the caller gave.
+    /// Buffer that the caller gave.
     buf: Option<Buf>,
 }
 
@@ -300,7 +300,7 @@ impl Keeper {
         self.orders.change(|state| state.kept += 1);
     }
 
-    /// Carries out what was kept; the disk below answers at once.
+    /// Carries out the kept requests. The RAM disk answers at once.
     fn release(&mut self, shard: &mut Shard) {
         let all = std::mem::take(&mut self.kept);
         self.orders.change(|state| state.kept -= all.len());

@@ -1,5 +1,5 @@
-//! A host on a blocking socket that does what a test says, right or wrong, and checks of every
-//! answer what the Linux host checks.
+//! A host on a blocking socket that sends what a test says, right or wrong. It checks every answer
+//! as the Linux host does.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ use super::wire::{
 };
 use super::{HOST_NQN, NQN, PATIENCE};
 
-/// Where a command's data goes.
+/// Transport of a command's data.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
     None,
@@ -28,16 +28,16 @@ pub enum Data<'a> {
     Expect(u32),
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: Status,
     pub result: u64,
     pub sq_head: u16,
     pub data: Vec<u8>,
-    /// It ended with its data: no CapsuleResp came.
+    /// True if the command ended with its data: no CapsuleResp came.
     pub by_flag: bool,
-    /// How many bytes each R2T asked for.
+    /// Number of bytes that each R2T requested.
     pub r2ts: Vec<u32>,
 }
 
@@ -60,7 +60,7 @@ pub struct Host {
     /// MAXH2CDATA.
     pub max_h2c_bytes: usize,
     pub controller: u16,
-    /// Everything that was ever received.
+    /// All received bytes, if they are recorded.
     pub seen: Option<Vec<u8>>,
     next_id: u16,
     pending: BTreeMap<u16, Pending>,
@@ -68,7 +68,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A TCP connection on which nothing has been said.
+    /// A new TCP connection, before the first PDU.
     pub fn dial(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).expect("the target listens"))
     }
@@ -89,7 +89,7 @@ impl Host {
         }
     }
 
-    /// A host that only builds PDUs, as if these digests had been agreed.
+    /// A host that only builds PDUs, with these digests.
     pub fn over_nothing(digests: Digests) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
@@ -107,7 +107,7 @@ impl Host {
         host
     }
 
-    /// An I/O queue of a controller, without flow control, as our own host asks.
+    /// An I/O queue of a controller, without flow control, as Fabrix's host requests it.
     pub fn io(address: SocketAddr, controller: u16, qid: u16) -> Self {
         Self::io_with(address, controller, qid, Digests::NONE)
     }
@@ -204,7 +204,7 @@ impl Host {
         self.finish(id)
     }
 
-    /// The same for a command that may fail, and then brings no data.
+    /// Runs a command that may fail. A failed command brings no data.
     pub fn run_anyway(&mut self, entry: SubmissionEntry, data: Data<'_>) -> Answer {
         let id = self.submit(entry, data);
         loop {
@@ -215,7 +215,7 @@ impl Host {
         }
     }
 
-    /// Sends a command under an id of its own.
+    /// Sends a command under a new id.
     pub fn submit(&mut self, entry: SubmissionEntry, data: Data<'_>) -> u16 {
         let id = self.fresh_id();
         let bytes = self.capsule(entry, id, data);
@@ -224,14 +224,14 @@ impl Host {
         id
     }
 
-    /// An id that no command has.
+    /// A command id that is not in use.
     pub fn fresh_id(&mut self) -> u16 {
         // Sparse, as those of Linux are.
         self.next_id = self.next_id.wrapping_add(0x1003);
         self.next_id
     }
 
-    /// From now on an answer to `id` may come.
+    /// Allows an answer to `id` from now on.
     pub fn expect_answer(&mut self, id: u16, data: Data<'_>) {
         let mut pending = Pending::default();
         match data {
@@ -242,7 +242,7 @@ impl Host {
         self.pending.insert(id, pending);
     }
 
-    /// From now on no answer to `id` may come.
+    /// Forbids an answer to `id` from now on.
     pub fn forget(&mut self, id: u16) {
         self.pending.remove(&id);
     }
@@ -265,12 +265,12 @@ impl Host {
         self.raw_capsule(&entry, carried)
     }
 
-    /// A CapsuleCmd with the entry as it is.
+    /// A CapsuleCmd with the entry unchanged.
     pub fn raw_capsule(&self, entry: &SubmissionEntry, carried: &[u8]) -> Vec<u8> {
         pdu(CAPSULE, 0, &entry.to_array(), carried, self.digests)
     }
 
-    /// Waits for the answer to a command, giving the target what it asks for meanwhile.
+    /// Waits for the answer to a command, and serves the target's R2Ts meanwhile.
     pub fn finish(&mut self, id: u16) -> Answer {
         loop {
             if let Some(answer) = self.answers.remove(&id) {
@@ -290,7 +290,7 @@ impl Host {
         }
     }
 
-    /// Takes one PDU and does what it asks for.
+    /// Receives one PDU and handles it.
     fn step(&mut self) -> Result<(), Closed> {
         let pdu = self.receive()?;
         match pdu.kind {
@@ -303,7 +303,7 @@ impl Host {
         Ok(())
     }
 
-    /// Sends what an R2T asks for, in pieces of MAXH2CDATA.
+    /// Sends the data that an R2T requests, in pieces of MAXH2CDATA.
     pub fn feed(&mut self, r2t: &Pdu) {
         let (id, tag) = (r2t.u16(8), r2t.u16(10));
         let (offset, length) = (r2t.u32(12) as usize, r2t.u32(16) as usize);
@@ -381,12 +381,12 @@ impl Host {
         self.stream.write_all(bytes).expect("the target reads");
     }
 
-    /// Sends what it can: the target may hang up meanwhile, or has already.
+    /// Sends bytes to a target that may close the connection meanwhile, or has closed it already.
     pub fn send_anyway(&mut self, bytes: &[u8]) {
         let _hung_up = self.stream.write_all(bytes);
     }
 
-    /// The next PDU, its lengths and digests checked.
+    /// Receives the next PDU, and checks its lengths and digests.
     pub fn receive(&mut self) -> Result<Pdu, Closed> {
         let mut common = [0; 8];
         self.fill(&mut common)?;
@@ -452,7 +452,8 @@ impl Host {
         Ok(())
     }
 
-    /// The target ends the connection with this reason. Gives FEI and the header it quotes.
+    /// Expects that the target ends the connection with this reason. Returns FEI and the header
+    /// that the target quotes.
     pub fn expect_term(&mut self, status: u16, what: &str) -> (u32, Vec<u8>) {
         loop {
             match self.receive() {
@@ -470,7 +471,8 @@ impl Host {
         }
     }
 
-    /// The target says goodbye, and this host closes as it should; everything before that is taken.
+    /// Expects a termination request and closes this side, as a host should. Drops all PDUs before
+    /// it.
     pub fn expect_close_politely(&mut self) {
         let pdu = loop {
             match self.receive() {
@@ -484,7 +486,7 @@ impl Host {
         self.expect_close();
     }
 
-    /// The target closes the connection; whatever comes before that is dropped.
+    /// Expects that the target closes the connection. Drops all PDUs before that.
     pub fn expect_close(&mut self) {
         while self.receive().is_ok() {}
     }
@@ -504,7 +506,7 @@ pub fn wish() -> Connect {
     }
 }
 
-/// In the capsule up to 8 KiB, by R2T above.
+/// Data in the capsule up to 8 KiB, by R2T above.
 pub fn by_size(data: &[u8]) -> Data<'_> {
     if data.len() <= 8192 {
         Data::Inline(data)

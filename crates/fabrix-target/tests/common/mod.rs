@@ -1,5 +1,5 @@
-//! What the tests of the target share: a target on shards of its own, a host that can send any
-//! bytes, and disks that do as they are told.
+//! Common parts of the target's tests: a target on shards of its own, a host that can send any
+//! bytes, and disks that follow a test's rules.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -30,12 +30,12 @@ use host::Host;
 pub const NQN: &str = "nqn.2026-01.example:fabrix-target-tests";
 /// The same disks as an iSCSI target.
 pub const IQN: &str = "iqn.2026-01.example:fabrix-target-tests";
-/// Who the hosts of the tests are, unless a test says otherwise.
+/// NQN of the tests' hosts, unless a test names another.
 pub const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
-/// Longer than anything takes; whoever waits for so long has found a fault.
+/// Time limit of every wait. A wait that reaches the limit has found a fault.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a stage is set with.
+/// Parameters of a stage.
 pub struct Plan {
     pub shards: usize,
     pub arena_bytes: usize,
@@ -78,7 +78,7 @@ impl Plan {
     }
 }
 
-/// A running target and its shards, stopped and looked after when dropped.
+/// A running target and its shards. The drop stops them and checks them.
 pub struct Stage {
     pub target: Target,
     pub address: SocketAddr,
@@ -174,7 +174,7 @@ impl Stage {
         })
     }
 
-    /// Listens at one more address, and gives it with the port that the system chose.
+    /// Opens one more listener. Returns its address with the port that the system chose.
     pub fn open_port(&self, listen: Listen) -> Result<SocketAddr, TargetError> {
         self.target.change(|catalog| {
             catalog.listen.push(listen);
@@ -205,7 +205,7 @@ impl Stage {
         })
     }
 
-    /// A TCP connection on which nothing has been said.
+    /// A new TCP connection, before the first PDU.
     pub fn dial(&self) -> Host {
         Host::dial(self.address)
     }
@@ -227,7 +227,7 @@ impl Stage {
         Host::io(self.address, admin.controller, qid)
     }
 
-    /// Runs something on a shard and waits for what it says.
+    /// Runs a function on a shard, and waits for its result.
     pub fn ask<T: Send + 'static>(
         &self,
         shard: usize,
@@ -245,8 +245,8 @@ impl Stage {
             .expect("the shard turns, it does not hang")
     }
 
-    /// Stops a shard until what is given back is dropped: what comes meanwhile it finds all
-    /// together.
+    /// Stops a shard until the result is dropped. The shard then finds all events of the meantime
+    /// at once.
     pub fn stop(&self, shard: usize) -> Sender<()> {
         let (wake, asleep) = channel::<()>();
         let (tell, told) = channel();
@@ -259,12 +259,12 @@ impl Stage {
         wake
     }
 
-    /// The way to a shard.
+    /// The mailbox of a shard.
     pub fn remote(&self, shard: usize) -> &Remote {
         &self.shards[shard].remote
     }
 
-    /// Asks again and again, each time through all shards, until it is so.
+    /// Repeats a check until it succeeds. Every shard turns between two checks.
     pub fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_so(self) {
@@ -275,14 +275,14 @@ impl Stage {
         }
     }
 
-    /// Bytes of buffers in anybody's hands, on all shards.
+    /// Bytes of buffers in use, on all shards.
     pub fn buffer_bytes(&self) -> usize {
         (0..self.shards.len())
             .map(|shard| self.ask(shard, |shard| shard.buffer_bytes_in_use()))
             .sum()
     }
 
-    /// Waits until nothing is left of any connection: neither it, nor its controller, nor a buffer.
+    /// Waits until no connection, no controller and no used buffer is left.
     pub fn until_empty(&self) {
         self.until("all connections are gone", |stage| {
             stage.target.connections() == 0
@@ -293,7 +293,7 @@ impl Stage {
         self.until("all buffers are free", |stage| stage.buffer_bytes() == 0);
     }
 
-    /// Waits for a notice that `wanted` recognises.
+    /// Waits for a notice that `wanted` accepts.
     pub fn notice(&self, mut wanted: impl FnMut(&Notice) -> bool) -> Notice {
         let notices = self.notices.lock().expect("one test, one thread");
         loop {
@@ -304,7 +304,7 @@ impl Stage {
         }
     }
 
-    /// A host that comes now is served as if nothing had happened.
+    /// Checks that a new host is served.
     pub fn serves_a_fresh_host(&self) {
         let (_admin, mut io) = self.admin_and_io();
         let data = pattern(4096, 77);
@@ -341,7 +341,7 @@ fn shard(engine: Engine, id: usize, arena_bytes: usize) -> ShardThread {
     spawn(config, None, |_| ()).expect("a shard")
 }
 
-/// A subsystem for every host.
+/// A subsystem that admits every host.
 pub fn subsystem(nqn: &str, namespaces: Vec<Export>) -> SubsystemConfig {
     SubsystemConfig {
         nqn: nqn.to_owned(),
@@ -354,7 +354,7 @@ pub fn subsystem(nqn: &str, namespaces: Vec<Export>) -> SubsystemConfig {
     }
 }
 
-/// An iSCSI target for every initiator.
+/// An iSCSI target that admits every initiator.
 pub fn iscsi_target(name: &str, port: u16, units: Vec<Export>) -> IscsiTargetConfig {
     IscsiTargetConfig {
         name: name.to_owned(),
@@ -366,7 +366,7 @@ pub fn iscsi_target(name: &str, port: u16, units: Vec<Export>) -> IscsiTargetCon
     }
 }
 
-/// Namespaces as logical units, from 0 on. A namespace without a unit is for the subsystem to
+/// Namespaces as logical units, from 0 on. A namespace without a unit is left for the subsystem to
 /// refuse.
 pub fn units(namespaces: &[Export]) -> Vec<Export> {
     let fitting = namespaces
@@ -386,7 +386,7 @@ pub fn ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
     RamDisk::new(Geometry::new(block_bytes, blocks), HugePages::No, identity).expect("memory")
 }
 
-/// Whether this machine lets us use an engine; says so when not.
+/// Whether this machine supports an engine. Prints a line if not.
 pub fn has(engine: Engine) -> bool {
     match engine {
         Engine::IoUring => match engine::probe() {
@@ -419,7 +419,7 @@ macro_rules! on_both_engines {
     )+};
 }
 
-/// Bytes that differ from their neighbours and repeat late.
+/// Bytes that differ from their neighbours, with a long period.
 pub fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
     (0..bytes)
         .map(|at| u8::try_from((at * 7 + at / 251) % 251).expect("below 251") ^ seed)

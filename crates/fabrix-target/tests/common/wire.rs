@@ -1,5 +1,5 @@
-//! NVMe/TCP as bytes, written from the standard's tables and not from our own code: what the target
-//! says is held against this.
+//! NVMe/TCP PDUs as bytes, written from the standard's tables and not from Fabrix's code. The tests
+//! compare the target's PDUs with this.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6.
 
@@ -18,7 +18,7 @@ pub const DDGST: u8 = 2;
 pub const LAST: u8 = 4;
 pub const SUCCESS: u8 = 8;
 
-/// Digests that both sides use.
+/// Negotiated digests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     pub header: bool,
@@ -40,7 +40,7 @@ impl Digests {
     }
 }
 
-/// One PDU that came from the target.
+/// One received PDU.
 #[derive(Clone, Debug)]
 pub struct Pdu {
     pub kind: u8,
@@ -60,8 +60,7 @@ impl Pdu {
     }
 }
 
-/// A PDU to be sent: the common header, the rest of the header, the data, with the digests that
-/// were agreed.
+/// A PDU to send: the common header, the rest of the header, the data, with the negotiated digests.
 pub fn pdu(kind: u8, flags: u8, rest: &[u8], data: &[u8], digests: Digests) -> Vec<u8> {
     let header_bytes = 8 + rest.len();
     let mut flags = flags;

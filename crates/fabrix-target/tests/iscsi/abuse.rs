@@ -1,5 +1,5 @@
-//! What a stranger, or an initiator gone wrong, can send: each costs its own connection at most,
-//! and who comes next is served.
+//! Invalid input of unauthenticated peers and of initiators. Each costs its own connection at most,
+//! and the next initiator is served.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ fn first_keys() -> Vec<u8> {
     text(&["InitiatorName=iqn.2026-01.example:a", &target])
 }
 
-/// What a login came to: its status, or none, and the end.
+/// Status class and detail of the next Login Response.
 fn outcome(initiator: &mut Initiator) -> [u8; 2] {
     let said = initiator.receive();
     assert_eq!(said.opcode(), 0x23);
@@ -313,7 +313,7 @@ fn cve_2026_23216_sessions_replaced_left_and_dropped_at_once_end_once(engine: En
     serves_a_fresh_initiator(&stage);
 }
 
-/// Logs in with the name of the first session, and leaves without a word.
+/// Logs in with the name of the first session, and closes without a Logout.
 fn contend(stage: &Stage) {
     let mut initiator = Initiator::dial(portal(stage));
     let target = format!("TargetName={IQN}");

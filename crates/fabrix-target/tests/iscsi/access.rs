@@ -1,4 +1,5 @@
-//! Who is let in: CHAP in both directions, lists of initiators, and what strangers may cost.
+//! Access to targets: CHAP in both directions, lists of initiators, and limits of unauthenticated
+//! peers.
 
 use fabrix_proto::iscsi::auth::{Algorithm, Secret};
 use fabrix_proto::iscsi::text::binary;
@@ -25,7 +26,7 @@ on_both_engines!(
 const USER: &str = "alice";
 const SECRET: &[u8] = b"initiator-secret";
 const TARGET_SECRET: &[u8] = b"secret-of-target";
-/// Security to security, to the operational and to the full-feature phase.
+/// Flags of a Login Request: stay in the security stage, and go from it to the full-feature phase.
 const SECURITY: u8 = 0x00;
 const STRAIGHT: u8 = 0x83;
 const DISCOVERY: &str = "SessionType=Discovery";
@@ -52,7 +53,7 @@ fn target() -> String {
     format!("TargetName={IQN}")
 }
 
-/// A connection that has been challenged: the identifier and the challenge.
+/// A connection that has received a challenge: the identifier and the challenge.
 fn challenged(stage: &Stage, keys: &[&str]) -> (Initiator, u8, Vec<u8>) {
     let mut initiator = Initiator::dial(portal(stage));
     let first = [keys, &["AuthMethod=CHAP"]].concat();
@@ -78,7 +79,7 @@ fn answer(secret: &[u8], identifier: u8, challenge: &[u8]) -> String {
     binary::encode_hex(response.as_bytes())
 }
 
-/// Logs in with this secret; the initiator and the status.
+/// Logs in with this secret. Returns the initiator and the status.
 fn prove(stage: &Stage, keys: &[&str], secret: &[u8]) -> (Initiator, [u8; 2]) {
     let (mut initiator, identifier, challenge) = challenged(stage, keys);
     let response = format!("CHAP_R={}", answer(secret, identifier, &challenge));
@@ -181,8 +182,8 @@ fn discovery_obeys_chap(engine: Engine) {
     assert!(known.send_targets().starts_with(&target()));
 }
 
-/// A name and an ISID are no secret: whoever says them must not be able to throw out whose they
-/// are.
+/// A name and an ISID are not secret. A peer that sends another initiator's name and ISID must not
+/// end that initiator's session.
 fn cve_2026_31476_who_proves_nothing_ends_nobodys_session(engine: Engine) {
     let stage = guarded(engine);
     let keys = [&*name(1), &*target()];

@@ -1,4 +1,4 @@
-//! The limits that the Block Limits page announces, asked for to the last block.
+//! Commands up to the limits that the Block Limits page announces, to the last block.
 
 use fabrix_rt::Engine;
 

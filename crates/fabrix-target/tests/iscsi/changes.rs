@@ -1,5 +1,4 @@
-//! Exports that change while initiators are logged in: each session is told once, by a unit
-//! attention.
+//! Exports that change while initiators are logged in. A unit attention notifies each session once.
 
 use fabrix_rt::Engine;
 use fabrix_target::Export;
@@ -15,7 +14,7 @@ on_both_engines!(
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
 
-/// The next command is told this, and the one after that is not.
+/// Expects this unit attention at the next command, and none at the one after that.
 fn is_told(initiator: &mut Initiator, attention: [u8; 3]) {
     let told = initiator.command(&TEST_UNIT_READY, 0).sense;
     assert_eq!(told, Some(attention));

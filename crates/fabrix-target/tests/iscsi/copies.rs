@@ -1,4 +1,4 @@
-//! EXTENDED COPY by one initiator. What reservations of others do to it stands in the tests about
+//! EXTENDED COPY by one initiator. The tests of reservations cover the effect of other initiators'
 //! reservations.
 
 use fabrix_rt::Engine;

@@ -1,5 +1,4 @@
-//! What tests about EXTENDED COPY share: its lists by the standard's tables, and two disks to copy
-//! between.
+//! Common parts of the tests of EXTENDED COPY: lists by the standard's tables, and two disks.
 //!
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY STATUS(LID1) command".
 
@@ -11,7 +10,7 @@ use fabrix_rt::Engine;
 use crate::common::{Plan, Stage, ram};
 use crate::initiator::{Ended, FINAL, Initiator, WRITE};
 
-/// How a copy ends that a disk refused or failed: COPY ABORTED, THIRD PARTY DEVICE FAILURE.
+/// Sense data of a copy that a disk refused or failed: COPY ABORTED, THIRD PARTY DEVICE FAILURE.
 pub(crate) const COPY_ABORTED: Option<[u8; 3]> = Some([0xA, 0x0D, 1]);
 
 /// A list with one segment of `blocks`, from the start of the first disk to `to` of the second.
@@ -34,7 +33,7 @@ pub(crate) fn extended_copy(initiator: &mut Initiator, list: &[u8]) -> Ended {
     initiator.write(&copy_cdb(list), list, list.len(), 0)
 }
 
-/// The same without waiting for its end.
+/// Begins a copy without waiting for its end.
 pub(crate) fn begin_copy(initiator: &mut Initiator, list: &[u8]) {
     initiator.begin(FINAL | WRITE, &copy_cdb(list), list.len(), list);
 }
@@ -45,7 +44,7 @@ fn copy_cdb(list: &[u8]) -> [u8; 16] {
     cdb
 }
 
-/// COPY MANAGER STATUS, segments and bytes; none: nobody knows of such a copy.
+/// COPY MANAGER STATUS, segments and bytes. `None`: the target knows no such copy.
 pub(crate) fn copy_status(initiator: &mut Initiator, id: u8) -> Option<(u8, u8, u32)> {
     let cdb = [0x84, 0, id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0];
     let ended = initiator.command(&cdb, 12);
@@ -54,7 +53,7 @@ pub(crate) fn copy_status(initiator: &mut Initiator, id: u8) -> Option<(u8, u8, 
     Some((data[4], data[6], bytes))
 }
 
-/// The NAA designator of logical unit `lun`: the first of the page.
+/// The NAA designator of logical unit `lun`: the first one on the page.
 pub(crate) fn naa(initiator: &mut Initiator, lun: u8) -> [u8; 8] {
     initiator.lun = lun;
     // The first command for a logical unit is told that it is new.
@@ -64,7 +63,7 @@ pub(crate) fn naa(initiator: &mut Initiator, lun: u8) -> [u8; 8] {
     page[8..16].try_into().expect("eight")
 }
 
-/// A stage with two disks, the second of which may be any.
+/// A stage with two disks. The caller chooses the second.
 pub(crate) fn two_disks(engine: Engine, second: Arc<dyn Device>) -> Stage {
     let mut plan = Plan::of(ram("first", 512, 8 << 20));
     plan.devices.push(second);

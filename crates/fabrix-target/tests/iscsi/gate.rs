@@ -1,4 +1,4 @@
-//! Compare-and-write over both protocols: one gate stands in front of the disk, whoever exports it.
+//! Compare-and-write over both protocols: one gate stands in front of the disk for all exports.
 
 use std::thread;
 
@@ -15,11 +15,11 @@ on_both_engines!(a_plain_disk_loses_no_update_of_either_protocol);
 
 /// Successful updates of each side.
 const ROUNDS: u64 = 200;
-/// The block that both sides count up.
+/// The block with the counter of both sides.
 const LBA: u8 = 5;
 
-/// A host and an initiator, on two shards, count up the same block of a disk that does not compare
-/// and write by itself.
+/// A host and an initiator, on two shards, increment the number in the same block of a disk that
+/// does not compare and write by itself.
 fn a_plain_disk_loses_no_update_of_either_protocol(engine: Engine) {
     let stage = Stage::new(engine);
     assert!(

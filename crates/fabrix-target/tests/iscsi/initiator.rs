@@ -1,4 +1,4 @@
-//! An initiator on a plain socket, byte by byte from the RFC's tables and not from our own code.
+//! An initiator on a plain socket, written from the RFC's tables and not from Fabrix's code.
 //!
 //! Source: RFC 7143, section 11.
 
@@ -19,11 +19,11 @@ pub(crate) struct Initiator {
     digests: bool,
     cmd_sn: u32,
     itt: u32,
-    /// To which logical unit commands go.
+    /// Logical unit of the next commands.
     pub(crate) lun: u8,
 }
 
-/// One PDU that came.
+/// One received PDU.
 #[derive(Debug)]
 pub(crate) struct Pdu {
     pub(crate) bhs: [u8; 48],
@@ -40,14 +40,14 @@ impl Pdu {
     }
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: u8,
     pub(crate) data: Vec<u8>,
     /// Sense key, ASC and ASCQ.
     pub(crate) sense: Option<[u8; 3]>,
-    /// Residual; negative where less was moved than expected.
+    /// Residual. Negative if less was moved than expected.
     pub(crate) residual: i64,
 }
 
@@ -66,8 +66,8 @@ impl Initiator {
         }
     }
 
-    /// A normal session in one login request; `last` tells initiators apart. Unsolicited data are
-    /// allowed.
+    /// A normal session, logged in with one request. `last` distinguishes initiators. Unsolicited
+    /// data is allowed.
     pub(crate) fn log_in(address: SocketAddr, last: u8, digests: bool) -> Self {
         let mut initiator = Self::dial(address);
         let name = format!("InitiatorName=iqn.2026-01.example:initiator{last}");
@@ -99,13 +99,13 @@ impl Initiator {
         self.login_step(0x87, keys)
     }
 
-    /// One login request, and its answer; `flags` say from which stage to which.
+    /// Sends one login request, and returns its answer. `flags` name the stages.
     pub(crate) fn login_step(&mut self, flags: u8, keys: &[&str]) -> Pdu {
         self.login_text(flags, &text(keys));
         self.receive()
     }
 
-    /// One login request, without waiting for its answer.
+    /// Sends one login request without waiting for its answer.
     pub(crate) fn login_text(&mut self, flags: u8, text: &[u8]) {
         let mut bhs = [0; 48];
         (bhs[0], bhs[1]) = (0x43, flags);
@@ -114,7 +114,7 @@ impl Initiator {
         self.send(bhs, text);
     }
 
-    /// Asks for all targets, in a discovery session.
+    /// Requests all targets (SendTargets) in a discovery session.
     pub(crate) fn send_targets(&mut self) -> String {
         let mut bhs = [0; 48];
         (bhs[0], bhs[1], bhs[19]) = (0x04, FINAL, 7);
@@ -125,7 +125,7 @@ impl Initiator {
         String::from_utf8(self.receive().data).expect("text")
     }
 
-    /// Leaves: the session is closed.
+    /// Logs out and closes the session.
     pub(crate) fn log_out(&mut self) {
         let mut bhs = [0; 48];
         (bhs[0], bhs[1], bhs[16]) = (0x46, FINAL, 8);
@@ -143,7 +143,7 @@ impl Initiator {
         self.socket.write_all(&bytes).expect("the target reads");
     }
 
-    /// The same to a target that may have closed already.
+    /// Sends bytes to a target that may have closed the connection already.
     pub(crate) fn try_send(&mut self, bhs: [u8; 48], data: &[u8]) {
         let bytes = self.bytes(bhs, data);
         let _it_has_closed = self.socket.write_all(&bytes);
@@ -189,7 +189,8 @@ impl Initiator {
         taken
     }
 
-    /// The target says nothing more and closes. One that says nothing and stays has not closed.
+    /// Expects that the target closes without another PDU. A target that stays silent and open
+    /// fails the test.
     pub(crate) fn is_closed(&mut self) -> bool {
         match self.socket.read(&mut [0; 1]) {
             Ok(bytes) => bytes == 0,
@@ -197,7 +198,7 @@ impl Initiator {
         }
     }
 
-    /// Sends a command; `flags` are its direction and whether more data comes unasked.
+    /// Sends a command. `flags` are its direction, and whether unsolicited data follows.
     pub(crate) fn begin(
         &mut self,
         flags: u8,
@@ -225,8 +226,8 @@ impl Initiator {
         self.end(&[])
     }
 
-    /// A command with data: so much with it, so much unasked behind it, and the rest when it is
-    /// asked for.
+    /// Runs a command with immediate data, unsolicited data, and the rest as the target requests
+    /// it.
     pub(crate) fn write(
         &mut self,
         cdb: &[u8],
@@ -264,7 +265,7 @@ impl Initiator {
         }
     }
 
-    /// Gives what is asked for, takes what comes, until the command has ended.
+    /// Serves R2Ts and receives PDUs until the command has ended.
     pub(crate) fn end(&mut self, data: &[u8]) -> Ended {
         let mut taken = Vec::new();
         loop {
@@ -289,7 +290,7 @@ impl Initiator {
     }
 }
 
-/// Keys and values as they travel.
+/// Keys and values in the format of a login.
 pub(crate) fn text(keys: &[&str]) -> Vec<u8> {
     let ended = |key: &&str| [key.as_bytes(), &[0]].concat();
     keys.iter().flat_map(ended).collect()

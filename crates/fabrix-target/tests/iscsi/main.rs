@@ -1,4 +1,4 @@
-//! The target as initiators see it: every test starts one on shards of its own and speaks to it
+//! The target as initiators see it. Every test starts a target on shards of its own and connects
 //! over sockets, once over io_uring and once over epoll.
 
 mod abuse;
@@ -55,7 +55,7 @@ fn portal(stage: &Stage) -> SocketAddr {
     stage.target.portals()[0]
 }
 
-/// A session that has been told that it is new.
+/// A session that has received the unit attention for a new session.
 fn session(stage: &Stage, last: u8, digests: bool) -> Initiator {
     let mut initiator = Initiator::log_in(portal(stage), last, digests);
     let ended = initiator.command(&[0; 6], 0);

@@ -1,4 +1,4 @@
-//! What the operator is told of initiators that go and of disks that fail.
+//! Notices for the operator about initiators that leave and disks that fail.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_rt::Engine;

@@ -1,5 +1,5 @@
-//! Several iSCSI targets in one catalog: each initiator sees its own disks, and notices nothing of
-//! changes that concern others.
+//! Several iSCSI targets in one catalog. Each initiator sees its own disks, and gets no notice of
+//! changes that do not concern it.
 
 use fabrix_rt::Engine;
 use fabrix_target::{Catalog, Chap, Export, Initiators, IscsiTargetConfig, Notice};
@@ -48,7 +48,7 @@ fn change(stage: &Stage, edit: impl FnOnce(&mut Catalog)) {
     changed.expect("a catalog");
 }
 
-/// A target for initiator 1, and another for initiator 2. LUN 0 is another disk in each, of 1 MiB
+/// A target for initiator 1, and another for initiator 2. Each has its own disk as LUN 0, of 1 MiB
 /// and of 2 MiB.
 fn two_targets(engine: Engine) -> Stage {
     let stage = Stage::new(engine);
@@ -66,7 +66,7 @@ fn two_targets(engine: Engine) -> Stage {
     stage
 }
 
-/// Logs in with one request, and gives the status.
+/// Logs in with one request, and returns the status.
 fn log_in(stage: &Stage, keys: &[String]) -> (Initiator, [u8; 2]) {
     let mut initiator = Initiator::dial(portal(stage));
     let keys: Vec<_> = keys.iter().map(String::as_str).collect();
@@ -85,7 +85,7 @@ fn normal(last: u8, iqn: &str) -> [String; 2] {
     ]
 }
 
-/// A session that has been told that it is new.
+/// A session that has received the unit attention for a new session.
 fn session(stage: &Stage, last: u8, iqn: &str) -> Initiator {
     let (mut initiator, status) = log_in(stage, &normal(last, iqn));
     assert_eq!(status, IN);
@@ -94,7 +94,7 @@ fn session(stage: &Stage, last: u8, iqn: &str) -> Initiator {
     initiator
 }
 
-/// What SendTargets tells.
+/// The list that SendTargets returns.
 fn discovered(stage: &Stage, last: u8) -> String {
     let [name, _] = normal(last, IQN);
     let (mut initiator, status) = log_in(stage, &[name, DISCOVERY.to_owned()]);

@@ -1,5 +1,5 @@
-//! No command keeps a shard for itself, however long it is, although its disk answers at once; and
-//! none rests.
+//! A long command yields its shard to other commands, although its disk answers at once. It does
+//! not pause either.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ on_both_engines!(
     what_waits_for_room_does_not_wait_for_what_pauses,
 );
 
-/// Half a million requests, whose disk answers at once. A rest of a millisecond between two turns
-/// would make it longer than anybody waits.
+/// Half a million requests, whose disk answers at once. A pause of a millisecond between two turns
+/// would make this command longer than the test waits.
 fn a_long_verify_goes_on_in_the_next_turn(engine: Engine) {
     let stage = Stage::set(engine, Plan::of(ram("long", 512, 64 << 30)));
     let mut initiator = session(&stage, 1, false);
@@ -30,8 +30,8 @@ fn a_long_verify_goes_on_in_the_next_turn(engine: Engine) {
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// WRITE SAME of zeroes, more of them than a RAM disk zeroes at once: what comes right behind it is
-/// answered first.
+/// WRITE SAME of zeroes, of more blocks than a RAM disk zeroes at once. The target answers a
+/// following command first.
 fn a_long_write_of_zeroes_lets_others_have_their_turn(engine: Engine) {
     let plan = Plan {
         shards: 1,
@@ -49,7 +49,7 @@ fn a_long_write_of_zeroes_lets_others_have_their_turn(engine: Engine) {
     }
 }
 
-/// UNMAP of many ranges, WRITE SAME of a pattern, VERIFY: another session's command gets to the
+/// UNMAP of many ranges, WRITE SAME of a pattern, VERIFY: another session's command reaches the
 /// disk in between.
 fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     let disk = TestDisk::new(32 << 20);
@@ -84,8 +84,8 @@ fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     }
 }
 
-/// A command whose disk had no room goes on when it has, although others of its session take many
-/// turns.
+/// A command whose disk had no room continues when the disk has room, although others of its
+/// session take many turns.
 fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
     let disk = TestDisk::new(64 << 30);
     let plan = Plan {
@@ -107,7 +107,7 @@ fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
     assert_eq!((response.u32(16), response.bhs[3]), (write, 0));
 }
 
-/// The command, and its list of so many single blocks.
+/// UNMAP, and its list of `ranges` single blocks.
 fn unmap(ranges: u16) -> ([u8; 10], Vec<u8>) {
     let mut list = Vec::new();
     for bytes in [6 + ranges * 16, ranges * 16, 0, 0] {

@@ -1,4 +1,4 @@
-//! A disk that does not answer: what initiators can still do, and what they must never see.
+//! A disk that does not answer: what initiators can still do, and what they must not see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn manage(initiator: &mut Initiator, function: u8, itt: u32) -> u8 {
     answer.bhs[2]
 }
 
-/// Logical unit 1 reads and writes, and nothing else is answered meanwhile.
+/// Checks that logical unit 1 reads and writes, and that no other answer comes meanwhile.
 fn the_other_unit_goes_on(initiator: &mut Initiator) {
     initiator.lun = 1;
     let written = initiator.begin(FINAL | WRITE, &rw(0x2A, 8, 1), 512, &pattern(512, 9));

@@ -78,7 +78,7 @@ impl Plan {
     }
 }
 
-/// A running target and its shards. The drop stops them and checks them.
+/// A running target and its shards. The drop stops the shards and checks that none panicked.
 pub struct Stage {
     pub target: Target,
     pub address: SocketAddr,

@@ -1,6 +1,6 @@
-//! The limits that a controller announces, asked for to the last block as Linux asks: a limit in
-//! bytes becomes a count of blocks, and the low bits of that count are what its field holds. Every
-//! block is read back.
+//! Commands up to the limits that a controller announces, to the last block, as Linux uses them.
+//! The host converts a limit in bytes to a count of blocks, and puts the low bits of the count into
+//! the field. Every block is read back.
 
 use fabrix_proto::nvme::admin::Identify;
 use fabrix_proto::nvme::command::{DatasetRange, Fuse};
@@ -22,10 +22,10 @@ on_both_engines!(
     the_longest_compare_and_write_is_carried_out,
 );
 
-/// Namespaces by their block sizes; each is longer than any command.
+/// Block sizes of the namespaces. Each namespace is longer than any command.
 const BLOCK_BYTES: [u32; 2] = [512, 4096];
 const DISK_BYTES: u32 = 40 << 20;
-/// Bytes of the pages that MDTS and WZSL count.
+/// Page size in bytes, the unit of MDTS and WZSL.
 const PAGE_BYTES: u64 = 4096;
 
 fn stage(engine: Engine) -> Stage {
@@ -52,20 +52,20 @@ fn identify<T: FromBytes + KnownLayout + Immutable>(admin: &mut Host, cns: Cns, 
     T::read_from_bytes(&answer.data).expect("a page")
 }
 
-/// Blocks of a limit that is a power of two of pages, as a host reckons.
+/// Number of blocks for a limit that is a power of two of pages, as a host computes it.
 fn blocks_of(exponent: u8, block_bytes: u32) -> u32 {
     let bytes = PAGE_BYTES << exponent;
     u32::try_from(bytes / u64::from(block_bytes)).expect("a limit of 32 bits")
 }
 
-/// The command with a count of blocks of which only the low 16 bits fit its field.
+/// The command with a count of blocks, of which the field holds the low 16 bits.
 fn counted(mut entry: SubmissionEntry, blocks: u32) -> SubmissionEntry {
     let flags = entry.cdw12.get() & !0xFFFF;
     entry.cdw12 = (flags | (blocks - 1) & 0xFFFF).into();
     entry
 }
 
-/// All of a namespace, in the longest reads.
+/// Reads a whole namespace, in the longest reads.
 fn everything(io: &mut Host, nsid: u32, block_bytes: u32) -> Vec<u8> {
     const READ_BYTES: u32 = 1 << 20;
     let blocks = READ_BYTES / block_bytes;
@@ -85,7 +85,7 @@ fn fill(io: &mut Host, nsid: u32, block_bytes: u32) {
     }
 }
 
-/// Every block but the first `blocks` after block 1 is as it was filled, and those are zeroes.
+/// Checks that `blocks` blocks from block 1 on are zeroes, and that all other blocks are unchanged.
 fn check_zeroed(io: &mut Host, nsid: u32, block_bytes: u32, blocks: u32) {
     let found = everything(io, nsid, block_bytes);
     for (lba, block) in (0..).zip(found.chunks_exact(block_bytes as usize)) {
@@ -146,7 +146,7 @@ fn the_longest_transfer_arrives_whole(engine: Engine) {
     });
 }
 
-/// Also where MDTS is less than as many blocks as are compared elsewhere.
+/// Also with an MDTS that is less than the usual limit of compared blocks.
 fn the_longest_compare_and_write_is_carried_out(engine: Engine) {
     for max_transfer_bytes in [64 << 10, 1 << 20] {
         let mut plan = Plan {

@@ -1,5 +1,5 @@
-//! Discovery, admin queue and I/O queues as Linux brings them up, and what each structure must say
-//! for Linux to go on. Offsets are the standard's, spelled out here once more.
+//! Discovery, admin queue and I/O queues in Linux's order, and the fields that Linux requires. The
+//! tests spell out the standard's offsets again.
 
 use fabrix_proto::nvme::admin::{GetLogPage, Identify};
 use fabrix_proto::nvme::fabrics::{Connect, Property};
@@ -209,7 +209,7 @@ fn check_controller(data: &[u8], controller: u16) {
     assert_eq!(u16_at(data, 1800), 0, "ICDOFF");
 }
 
-/// Gives the NGUID and the UUID.
+/// Returns the NGUID and the UUID.
 fn check_descriptors(list: &[u8], namespace: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (mut nguid, mut uuid, mut at) = (None, None, 0);
     while list[at + 1] != 0 {

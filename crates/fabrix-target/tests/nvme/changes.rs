@@ -1,5 +1,5 @@
-//! Exports that change while hosts are connected: what hosts are told and when, what they find
-//! then, and what becomes of the commands that were under way.
+//! Exports that change while hosts are connected: the notices to hosts and their time, the
+//! structures afterwards, and the commands in progress.
 
 mod doors;
 mod shards;
@@ -41,7 +41,7 @@ fn export(nsid: u32, device: Arc<dyn Device>) -> Export {
     }
 }
 
-/// An admin queue whose host wants to know of changed namespaces, and its first event request.
+/// An admin queue with notices of changed namespaces enabled, and its first event request.
 fn watching(stage: &Stage) -> (Host, u16) {
     let mut admin = stage.admin();
     let event = watch(&mut admin, 0x100);
@@ -67,14 +67,14 @@ pub(super) fn expect_event(admin: &mut Host, request: u16, expected: u64) {
     );
 }
 
-/// An event request that is still held can be aborted; one that was answered cannot.
+/// Aborts an event request. The abort succeeds only if the request is still held.
 pub(super) fn expect_no_event(admin: &mut Host, request: u16) {
     let aborted = admin.run(SubmissionEntry::abort(0, request), Data::None);
     assert_eq!((aborted.status, aborted.result), (Status::SUCCESS, 0));
     assert_eq!(admin.finish(request).status, Status::ABORT_REQUESTED);
 }
 
-/// The changed namespaces; reading them clears them.
+/// Reads the list of changed namespaces, which clears the list.
 fn changed(admin: &mut Host) -> Vec<u32> {
     list(&read_log(admin, LogId::CHANGED_NAMESPACES, 0, 4096))
 }
@@ -226,8 +226,8 @@ fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
     stage.serves_a_fresh_host();
 }
 
-/// Hosts read once whether there is a volatile cache; who was told that there is none would lose
-/// what it does not flush.
+/// Hosts read once whether there is a volatile cache. A host that has read of none never flushes,
+/// and would lose data on a new disk with a cache.
 fn a_host_that_was_told_of_no_cache_is_not_shown_one(engine: Engine) {
     let stage = Stage::new(engine);
     let (mut told, _) = watching(&stage);

@@ -1,5 +1,5 @@
-//! How connections, controllers and the target end: nothing that a disk still works on is
-//! forgotten, and what was begun is answered where there is still somebody to answer.
+//! Ends of connections, controllers and the target. Requests at disks are not forgotten, and
+//! commands in progress are answered while the peer is connected.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn a_dropped_connection_stays_until_the_disk_has_answered(engine: Engine) {
     stage.serves_a_fresh_host();
 }
 
-/// SPDK's host forgets its event requests, uses their ids again, and takes an answer to one for a
+/// SPDK's host forgets its event requests, reuses their ids, and treats an answer to one as a
 /// fault.
 fn event_requests_end_unanswered_when_the_host_forgets_them_or_shuts_down(engine: Engine) {
     let stage = Stage::new(engine);
@@ -247,7 +247,7 @@ fn a_host_that_is_silent_for_too_long_loses_all_its_queues(engine: Engine) {
     stage.until_empty();
 }
 
-/// A shard that stood still for too long finds the command before it finds that the time was over.
+/// After a long standstill the shard finds the command before it finds that the keep-alive expired.
 fn a_keep_alive_that_comes_too_late_ends_the_association(engine: Engine) {
     let plan = Plan {
         shards: 1,

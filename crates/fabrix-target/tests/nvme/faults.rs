@@ -1,4 +1,4 @@
-//! Disks that fail, take their time or have no room: each command is told the truth, and its
+//! Disks that fail, answer late or have no room. Each command gets the right status, and its
 //! connection stays.
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ on_both_engines!(
     late_answers_meet_their_own_commands,
 );
 
-/// What a host must see, and whether it may try again.
+/// Expected NVMe status for each disk status, with Do Not Retry.
 fn expected() -> [(DiskStatus, (u8, u8, bool)); 12] {
     use DiskStatus as D;
     [
@@ -273,7 +273,7 @@ fn commands_in_several_steps_stop_at_the_first_error(engine: Engine) {
     }
 }
 
-/// A disk that is often busy would see the same pieces again and again.
+/// A Verify that restarted at a busy disk would read the same pieces again and again.
 fn a_verify_goes_on_where_its_disk_had_no_room(engine: Engine) {
     let disk = TestDisk::new(4 << 20);
     let stage = Stage::set(engine, Plan::of(disk.clone()));

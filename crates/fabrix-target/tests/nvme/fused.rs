@@ -1,5 +1,5 @@
-//! Compare and Write: two commands that follow each other and succeed or fail as one, as VMFS locks
-//! its files.
+//! Compare and Write: two commands in sequence that succeed or fail as one. VMFS locks its files
+//! with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -206,8 +206,8 @@ fn too_many_blocks_are_refused(engine: Engine) {
     assert_eq!(io.finish(second).status, Status::ABORTED_MISSING_FUSED);
 }
 
-/// Two connections on two shards count up the same block, each over its own queue, while a third
-/// writes elsewhere.
+/// Two connections on two shards increment the number in the same block, each over its own queue. A
+/// third connection writes elsewhere.
 fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
     let stage = Stage::new(engine);
     let admin = stage.admin();
@@ -232,8 +232,8 @@ fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
     );
 }
 
-/// Two connections on two shards count up the same block, while the disk gets larger again and
-/// again: shards take over the larger one one after the other.
+/// Two connections on two shards increment the number in the same block, while the disk grows again
+/// and again. The shards take over the larger disk one after the other.
 fn a_disk_that_grows_meanwhile_loses_no_update(engine: Engine) {
     let name = format!("fabrix-grows-{}-{engine:?}", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -262,10 +262,10 @@ fn a_disk_that_grows_meanwhile_loses_no_update(engine: Engine) {
     std::fs::remove_file(&path).expect("it is there");
 }
 
-/// Updates of each connection that counts.
+/// Updates of each connection.
 const ROUNDS: u64 = 200;
 
-/// Counts up the number in block 5.
+/// Increments the number in block 5.
 fn count(mut io: Host) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for _ in 0..ROUNDS {

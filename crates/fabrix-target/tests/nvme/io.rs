@@ -1,5 +1,5 @@
-//! I/O commands of all sizes and ways of travelling, on several namespaces, with digests and
-//! without.
+//! I/O commands of all sizes and kinds of data transfer, on several namespaces, with and without
+//! digests.
 
 use fabrix_proto::nvme::command::DatasetRange;
 use fabrix_proto::nvme::fabrics::Connect;

@@ -1,4 +1,4 @@
-//! What peers can cost: time before they say who they are, connections, memory.
+//! Limits of a peer's cost: time before authentication, connections, memory.
 
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,7 @@ fn a_host_that_never_reads_holds_little_memory_and_no_one_up(engine: Engine) {
     stage.until_empty();
 }
 
-/// As many writes as the queue has room for, none of whose data is ever sent.
+/// Submits as many writes as the queue has room for, and sends no data for them.
 fn hoard(io: &mut Host, bytes: usize) -> usize {
     let data = vec![0; bytes];
     let write = SubmissionEntry::write(1, 0, u32::try_from(bytes / 512).expect("small"), false);

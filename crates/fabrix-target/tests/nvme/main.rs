@@ -1,5 +1,5 @@
-//! The target as hosts see it: every test starts one on shards of its own and speaks to it over
-//! sockets, byte by byte, once over io_uring and once over epoll.
+//! The target as hosts see it. Every test starts a target on shards of its own and sends bytes over
+//! sockets, once over io_uring and once over epoll.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What the operator is told of hosts that go and of disks that fail.
+//! Notices for the operator about hosts that leave and disks that fail.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::nvme::fabrics::{Connect, Property};

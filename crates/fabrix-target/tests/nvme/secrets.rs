@@ -1,5 +1,5 @@
-//! A reply never contains another request's data: all buffers are filled with a secret first, then
-//! everything that can go wrong does, and every byte that comes back is looked at.
+//! A reply never contains another request's data. The test fills all buffers with a secret,
+//! provokes every kind of failure, and checks every byte that the target sends.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::nvme::admin::{GetLogPage, Identify};
@@ -19,7 +19,7 @@ use crate::on_both_engines;
 on_both_engines!(no_reply_contains_what_another_host_wrote);
 
 const SECRET: u8 = 0xc7;
-/// So many of them in a row are no accident.
+/// Number of equal bytes in a row that is no accident.
 const RUN: usize = 4;
 
 fn no_reply_contains_what_another_host_wrote(engine: Engine) {
@@ -127,7 +127,8 @@ fn fail_reads(disk: &TestDisk, io: &mut Host) {
     disk.when(Kind::Read, Do::Obey);
 }
 
-/// What disk 2 holds is zeroes; it answers from its own pages, and from buffers of the shard.
+/// Reads disk 2, which holds zeroes. The disk answers from its own pages, and from buffers of the
+/// shard.
 fn read_odd_lengths(disk: &TestDisk, io: &mut Host) {
     for way in [Do::Obey, Do::Copy] {
         disk.when(Kind::Read, way);

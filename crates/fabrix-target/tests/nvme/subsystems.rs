@@ -1,5 +1,5 @@
-//! Several subsystems in one target: each host sees its own disks, and notices nothing of changes
-//! that concern others.
+//! Several subsystems in one target. Each host sees its own disks, and gets no notice of changes
+//! that do not concern it.
 
 use fabrix_proto::nvme::fabrics::Connect;
 use fabrix_proto::nvme::identify::Cns;
@@ -29,8 +29,8 @@ const OTHER_NQN: &str = "nqn.2026-01.example:fabrix-target-tests-other";
 const ONE: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000011";
 const TWO: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000022";
 
-/// A target with a subsystem for host `ONE`, and another for host `TWO`. Namespace 1 is another
-/// disk in each, of 1 MiB and of 2 MiB.
+/// A target with a subsystem for host `ONE`, and another for host `TWO`. Each has its own disk as
+/// namespace 1, of 1 MiB and of 2 MiB.
 fn two_subsystems(engine: Engine) -> Stage {
     let stage = Stage::new(engine);
     change(&stage, |catalog| catalog.subsystems.clear());
@@ -138,7 +138,7 @@ fn discovery_lists_what_the_host_may_connect_to(engine: Engine) {
     assert_eq!(discovered(&stage, TWO), [OTHER_NQN]);
 }
 
-/// Changes the catalog in a way that must be possible.
+/// Changes the catalog. The change has to succeed.
 fn change(stage: &Stage, edit: impl FnOnce(&mut Catalog)) {
     let changed = stage.target.change(|catalog| {
         edit(catalog);

@@ -1,5 +1,5 @@
-//! Connections that end in the middle: whatever the last byte was, nothing stays behind; and bytes
-//! that come in pieces mean the same as bytes that come at once.
+//! Connections that end after any byte leave nothing behind. Bytes in pieces have the same effect
+//! as bytes at once.
 
 use std::net::Shutdown;
 
@@ -21,8 +21,7 @@ on_both_engines!(
     bytes_in_pieces_mean_the_same,
 );
 
-/// What an I/O queue says in a short and complete life: Connect, a write in the capsule, one by
-/// R2T, a read.
+/// The bytes of a short I/O queue: Connect, a write in the capsule, a write by R2T, a read.
 fn io_session(controller: u16, digests: Digests) -> Vec<u8> {
     let (connect, data) = Connect {
         queue_id: 1,
@@ -45,7 +44,7 @@ fn io_session(controller: u16, digests: Digests) -> Vec<u8> {
     bytes
 }
 
-/// What an admin queue says until it is enabled, and one Identify.
+/// The bytes of an admin queue until it is enabled, then one Identify.
 fn admin_session() -> Vec<u8> {
     let host = Host::over_nothing(Digests::NONE);
     let (connect, data) = wish().to_wire();
@@ -87,7 +86,7 @@ fn an_admin_queue_cut_at_any_byte_leaves_nothing(engine: Engine) {
     stage.serves_a_fresh_host();
 }
 
-/// Sends a session in pieces of `chunk` bytes and gives everything that comes back.
+/// Sends a session in pieces of `chunk` bytes, and returns all received bytes.
 fn converse(stage: &Stage, session: &[u8], digests: Digests, chunk: usize) -> Vec<u8> {
     let mut host = stage.dial();
     host.seen = Some(Vec::new());

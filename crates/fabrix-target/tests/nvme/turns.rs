@@ -1,5 +1,5 @@
-//! Nobody keeps a shard for itself: not a connection with very many commands, not a command that is
-//! very long, although the disk answers at once.
+//! No connection with very many commands, and no very long command, keeps a shard from the others,
+//! even if the disk answers at once.
 
 use std::io::Read;
 
@@ -21,8 +21,8 @@ on_both_engines!(
     a_long_list_of_ranges_lets_others_have_their_turn,
 );
 
-/// Thousands of commands of one connection lie in its receive buffer when another's only command
-/// comes: it is not the last to reach the disk.
+/// The receive buffer holds thousands of commands of one connection when another connection's only
+/// command arrives. This command must not be the last to reach the disk.
 fn one_connection_does_not_keep_the_turn_for_itself(engine: Engine) {
     const COMMANDS: usize = 2000;
     let disk = TestDisk::new(1 << 20);
@@ -61,15 +61,14 @@ fn one_connection_does_not_keep_the_turn_for_itself(engine: Engine) {
     }
 }
 
-/// A disk that answers at once would keep its shard from everybody else for as long as the command
-/// takes.
+/// The disk answers at once. Without pauses the command would hold its shard until its end.
 fn a_long_verify_lets_others_have_their_turn(engine: Engine) {
     let stage = Stage::set(engine, Plan::of(ram("long", 512, 32 << 20)));
     let (_admin, mut io) = stage.admin_and_io();
     is_overtaken(&mut io, SubmissionEntry::verify(1, 0, 65536));
 }
 
-/// A short command that comes right behind a long one is answered first.
+/// Expects the answer of a short command before that of the long command in front of it.
 fn is_overtaken(io: &mut Host, command: SubmissionEntry) {
     let (long, short) = (io.fresh_id(), io.fresh_id());
     let both = [
@@ -86,7 +85,7 @@ fn is_overtaken(io: &mut Host, command: SubmissionEntry) {
     }
 }
 
-/// Thirty-two mebibytes, which are more than a RAM disk zeroes at once.
+/// 32 MiB: more than a RAM disk zeroes at once.
 fn a_long_write_zeroes_lets_others_have_their_turn(engine: Engine) {
     let stage = Stage::set(engine, Plan::of(ram("long", 512, 32 << 20)));
     let (_admin, mut io) = stage.admin_and_io();
@@ -96,8 +95,8 @@ fn a_long_write_zeroes_lets_others_have_their_turn(engine: Engine) {
     );
 }
 
-/// Another connection's command gets to the disk between the ranges, whether they are many or
-/// large.
+/// Another connection's command reaches the disk between the ranges, with many ranges and with
+/// large ones.
 fn a_long_list_of_ranges_lets_others_have_their_turn(engine: Engine) {
     let disk = TestDisk::new(1 << 30);
     let plan = Plan {

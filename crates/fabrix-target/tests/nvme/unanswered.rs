@@ -1,4 +1,4 @@
-//! A disk that does not answer: what hosts can still do, and what they must never see.
+//! A disk that does not answer: what hosts can still do, and what they must not see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn write(io: &mut Host, seed: u8) -> u16 {
     io.submit(entry, Data::Inline(&pattern(512, seed)))
 }
 
-/// Namespace 2 reads and writes, and nothing else is answered meanwhile.
+/// Checks that namespace 2 reads and writes, and that no other answer comes meanwhile.
 fn the_other_namespace_goes_on(io: &mut Host) {
     let entry = SubmissionEntry::write(2, 8, 1, false);
     let write = io.submit(entry, Data::Inline(&pattern(512, 9)));
@@ -58,7 +58,7 @@ fn the_other_namespace_goes_on(io: &mut Host) {
     assert_eq!(io.read(2, 8, 1), pattern(512, 9));
 }
 
-/// The new host's write waits for the old one, and comes after it.
+/// Checks that the new host's write waits for the old one, and reaches the disk after it.
 fn nothing_new_overtakes(disk: &TestDisk, stage: &Stage, io: &mut Host) {
     disk.when(Kind::Write, Do::Obey);
     let new = write(io, 2);

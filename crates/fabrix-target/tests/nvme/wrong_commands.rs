@@ -1,5 +1,5 @@
-//! Commands that are wrong, on a transport that is not: each is answered with the status that says
-//! why, and the connection goes on.
+//! Invalid commands on a valid transport. Each gets the status of its fault, and the connection
+//! continues.
 
 mod connects;
 

@@ -1,5 +1,5 @@
-//! PDUs that break the rules of the transport: each ends its connection with the reason that the
-//! standard has for it, and costs nobody else anything.
+//! PDUs that violate the transport's rules. Each ends its own connection with the standard's
+//! reason, and affects no other.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn opened(stage: &Stage) -> Host {
     host
 }
 
-/// Sends bytes on a fresh connection; they end it with `fes`.
+/// Sends bytes on a new connection, and expects its end with `fes`.
 fn check(mut host: Host, bytes: &[u8], fes: u16, fei: Option<u32>, what: &str) {
     host.send_anyway(bytes);
     let (found, quoted) = host.expect_term(fes, what);
@@ -60,7 +60,7 @@ fn check(mut host: Host, bytes: &[u8], fes: u16, fei: Option<u32>, what: &str) {
     host.expect_close();
 }
 
-/// A good PDU with one byte changed.
+/// A valid PDU with one byte changed.
 fn with(mut bytes: Vec<u8>, at: usize, value: u8) -> Vec<u8> {
     bytes[at] = value;
     bytes
@@ -247,7 +247,7 @@ fn h2c_data_outside_what_was_asked_for_ends_the_connection(engine: Engine) {
     stage.serves_a_fresh_host();
 }
 
-/// A command in progress that has no buffer, or one that is not for the host's data.
+/// A command in progress without a buffer, or one whose data does not come from the host.
 fn h2c_data_for_a_command_that_asked_for_none_ends_the_connection(engine: Engine) {
     let disk = TestDisk::new(1 << 20);
     let stage = Stage::set(engine, Plan::of(disk.clone()));

@@ -1,4 +1,4 @@
-//! Commands that end because somebody else asked for it: PREEMPT AND ABORT, and task management.
+//! Commands that end by order of another peer: PREEMPT AND ABORT, and task management.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
     (disk, stage)
 }
 
-/// The answer to a change does not come before another command's, however often that is asked.
+/// Checks that a change is not answered before other commands, in many attempts.
 pub(crate) fn is_not_answered(host: &mut NvmeHost) {
     for _ in 0..20 {
         let read = host
@@ -168,8 +168,8 @@ fn a_pair_of_a_preempted_host_ends_as_one(engine: Engine) {
     assert_eq!(victim.may(), (true, false));
 }
 
-/// What a function of task management, asked by one session, does to the write of another that is
-/// at the disk, and how the disk is let go.
+/// One session requests a task management function while another session's write is at the disk.
+/// Returns the disk, the stage and both sessions.
 fn managed_by_another(engine: Engine, function: u8) -> (Arc<TestDisk>, Stage, Scsi, Scsi) {
     let (disk, stage) = stage(engine);
     let (mut one, mut two) = (Scsi::new(&stage, 1), Scsi::new(&stage, 2));
@@ -211,7 +211,8 @@ fn a_reset_ends_reservations_of_spc_2(engine: Engine) {
     }
 }
 
-/// RFC 7143, section 11.5.1: a cold reset is a power-on event, all connections of initiators end.
+/// RFC 7143, section 11.5.1: a cold reset is a power-on event and ends all connections of
+/// initiators.
 fn a_cold_reset_ends_all_sessions(engine: Engine) {
     let (disk, stage, mut one, mut two) = managed_by_another(engine, 7);
     let mut host = NvmeHost::new(&stage, 1);
@@ -246,7 +247,7 @@ fn aborting_the_task_set_leaves_others_alone(engine: Engine) {
     assert_eq!(two.0.end(&[]).status, 0);
 }
 
-/// The same stage, where commands that are aborted have little time to end at the disk.
+/// The same stage with a short deadline for aborted commands at the disk.
 fn impatient_stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
     let disk = TestDisk::new(16 << 20);
     let deadlines = Deadlines {
@@ -260,8 +261,8 @@ fn impatient_stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
     (disk, Stage::set(engine, plan))
 }
 
-/// Who fences reads the disk only after it has ended what was at it: the write of who was fenced is
-/// not seen to happen later.
+/// The fencing host's read reaches the disk only after the disk has ended the fenced host's write.
+/// So the write does not take effect later.
 fn the_fenced_write_is_not_seen_to_happen(disk: &TestDisk, host: &mut NvmeHost, written: u8) {
     let entry = SubmissionEntry::read(1, 0, 1);
     let read = host.io.submit(entry, Data::Expect(512));

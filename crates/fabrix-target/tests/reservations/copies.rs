@@ -1,5 +1,5 @@
-//! What others do to an EXTENDED COPY at work: it is asked of one logical unit, and others read and
-//! write for it.
+//! Effects of other initiators on an EXTENDED COPY in progress. One logical unit gets the command,
+//! and other units are read and written.
 
 use std::sync::Arc;
 
@@ -27,10 +27,11 @@ on_both_engines!(
     a_disk_that_is_protected_meanwhile_is_written_no_more,
 );
 
-/// What is copied at once.
+/// Length of one piece in bytes.
 const PIECE: u32 = 256 << 10;
 
-/// A disk that waits, as logical unit 0, another one, and who copies from one to the other.
+/// A disk that keeps requests as logical unit 0, a second disk, an initiator that copies between
+/// them, and another initiator.
 struct Scene {
     disk: Arc<TestDisk>,
     stage: Stage,
@@ -57,8 +58,8 @@ impl Scene {
         }
     }
 
-    /// Begins a copy of two pieces, asked of the logical unit `asked`, and waits until the first
-    /// piece of it has a request at the disk that waits, a read or a write.
+    /// Begins a copy of two pieces with a command to the logical unit `asked`. Waits until the
+    /// first piece has a read or a write at the disk that keeps requests.
     fn copy(&mut self, kept: Requests, asked: u8) {
         let [waiting, ready] = self.names.each_ref();
         let disks = match kept {
@@ -82,14 +83,14 @@ impl Scene {
         asked.iter().filter(is_write).count()
     }
 
-    /// The copy was told to have failed after so many bytes.
+    /// Expects that the copy has failed after `bytes` bytes.
     fn failed_after(&mut self, bytes: u32) {
         assert_eq!(self.copier.0.end(&[]).sense, COPY_ABORTED);
         assert_eq!(copy_status(&mut self.copier.0, 9), Some((2, 0, bytes)));
     }
 
-    /// The other initiator's request is not answered while a piece is at the disk, however often it
-    /// asks something.
+    /// Checks that the other initiator's request is not answered while a piece is at the disk,
+    /// although other commands are.
     fn other_waits(&mut self) {
         for _ in 0..100 {
             let inquiry = self.other.0.command(&[0x12, 0, 0, 0, 36, 0], 36);

@@ -1,6 +1,6 @@
-//! Reservations of one disk by NVMe hosts and by iSCSI initiators: what one protocol takes, the
-//! other heeds. Every test runs once over io_uring and once over epoll, with connections on both
-//! shards.
+//! Reservations of one disk by NVMe hosts and iSCSI initiators. Each protocol respects the
+//! reservations of the other. Every test runs once over io_uring and once over epoll, with
+//! connections on both shards.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -39,7 +39,7 @@ on_both_engines!(
     a_parameter_list_that_comes_late_is_checked_again,
 );
 
-/// Who may read and write: holder, registrant, stranger.
+/// Permission to read and to write for a holder, a registrant, and a host without a registration.
 fn each_type_admits_whom_it_should(engine: Engine) {
     let stage = Stage::new(engine);
     let mut holder = NvmeHost::new(&stage, 1);

@@ -1,5 +1,4 @@
-//! What NVMe hosts are told of reservations that others change: the event, the log page, and the
-//! mask.
+//! Notices to NVMe hosts of reservations that others change: the event, the log page, and the mask.
 
 use fabrix_proto::nvme::features::FeatureId;
 use fabrix_proto::nvme::reservation::AcquireAction;

@@ -1,4 +1,4 @@
-//! Hosts and initiators that reserve, by the standards' tables.
+//! Hosts and initiators with commands for reservations, by the standards' tables.
 
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(crate) struct NvmeHost {
 }
 
 impl NvmeHost {
-    /// Its host identifier is this byte, sixteen times.
+    /// A host whose host identifier is this byte, sixteen times.
     pub(crate) fn new(stage: &Stage, id: u8) -> Self {
         Self::at(stage.address, id)
     }
@@ -56,7 +56,7 @@ impl NvmeHost {
         Self { admin, io }
     }
 
-    /// Registers a key that must be taken.
+    /// Registers a key, and expects success.
     pub(crate) fn register(&mut self, key: u64) {
         let status = self.run_register(RegisterAction::Register, false, None, (0, key));
         assert_eq!(status, Status::SUCCESS, "register {key:#x}");
@@ -88,7 +88,7 @@ impl NvmeHost {
         self.io.finish(id).status
     }
 
-    /// By R2T: every way of bringing data is used somewhere.
+    /// Begins an Acquire with data by R2T. Other commands use the other kinds of transfer.
     pub(crate) fn begin_acquire(
         &mut self,
         key: u64,
@@ -105,7 +105,7 @@ impl NvmeHost {
         self.io.run(entry, Data::Inline(&key.to_le_bytes())).status
     }
 
-    /// Whether it may read, and write.
+    /// Whether the host may read, and write.
     pub(crate) fn may(&mut self) -> (bool, bool) {
         let read = SubmissionEntry::read(1, 0, 1);
         let read = self.io.run_anyway(read, Data::Expect(512)).status;
@@ -118,7 +118,7 @@ impl NvmeHost {
         (allowed(read), allowed(write))
     }
 
-    /// Begins a write that is asked for its data.
+    /// Begins a write, and waits for its R2T.
     pub(crate) fn begin_write(&mut self, bytes: usize) -> (u16, Pdu) {
         let blocks = u32::try_from(bytes / 512).expect("short");
         let entry = SubmissionEntry::write(1, 0, blocks, false);
@@ -181,7 +181,7 @@ impl NvmeHost {
         self.set_feature(FeatureId::RESERVATION_PERSISTENCE, 1, value)
     }
 
-    /// RESCAP, which three structures tell: CNS 00h, 08h, and none else here.
+    /// RESCAP, which two structures report: CNS 00h and 08h.
     pub(crate) fn rescap(&mut self) -> u8 {
         let mut at = |cns, byte: usize| {
             let entry = SubmissionEntry::identify(Identify::new(cns, 1));
@@ -227,7 +227,7 @@ impl Scsi {
         self.0.write(&WRITE_10, &pattern(512, 2), 512, 0).status
     }
 
-    /// Takes what still comes, until the target closes.
+    /// Drops received bytes until the target closes.
     pub(crate) fn until_closed(&mut self) {
         match self.0.socket.read_to_end(&mut Vec::new()) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it stays open"),
@@ -235,7 +235,7 @@ impl Scsi {
         }
     }
 
-    /// Whether it may read, and write.
+    /// Whether the initiator may read, and write.
     pub(crate) fn may(&mut self) -> (bool, bool) {
         let allowed = |status: u8| {
             assert!(matches!(status, 0 | CONFLICT), "status {status:#x}");
@@ -279,7 +279,7 @@ impl Scsi {
         self.0.send(bhs, &[]);
     }
 
-    /// The response to one.
+    /// Receives the response to a task management request.
     pub(crate) fn managed(&mut self) -> u8 {
         let answer = self.0.receive();
         assert_eq!(answer.opcode(), 0x22);

@@ -1,5 +1,5 @@
-//! Reservations that outlive the target: answered when they are stored, and there again at the next
-//! start.
+//! Reservations that outlive the target. A change is answered when it is stored, and is in force
+//! again after the next start.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ on_both_engines!(
     the_persistence_feature_is_stored_too,
 );
 
-/// Keeps in memory; can hold receipts back, or lose them.
+/// A store in memory that can hold receipts back, or lose them.
 #[derive(Default)]
 struct Memory(Mutex<Kept>);
 

@@ -1,4 +1,4 @@
-//! Who may come in, and where: listeners and hosts that come and go.
+//! Listeners that open and close, and hosts that gain and lose access.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -24,7 +24,7 @@ on_both_engines!(
 /// A notice (2) that the discovery log has changed (F0h): read log page 70h.
 const DISCOVERY_CHANGED: u64 = 0x0070_F002;
 
-/// A discovery controller that wants to know when its log changes: only one with a keep-alive may.
+/// A discovery controller with notices of log changes enabled. Notices need a keep-alive timeout.
 fn discovery(stage: &Stage) -> (Host, u16) {
     let mut host = stage.dial();
     host.open(Digests::NONE);

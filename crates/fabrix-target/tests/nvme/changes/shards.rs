@@ -1,4 +1,4 @@
-//! A change on all shards: told everywhere, not before it is served everywhere, and lost nowhere.
+//! A change on all shards: every host gets the notice, none before every shard serves the change.
 
 use std::sync::Arc;
 use std::thread;
@@ -42,7 +42,7 @@ fn controllers_on_all_shards_are_told(engine: Engine) {
     assert_eq!(queues[1].read(2, 0, 1), [6; 512], "one disk for both");
 }
 
-/// Asks again and again; other than [`Stage::until`] it needs no shard.
+/// Repeats a check until it succeeds. Unlike [`Stage::until`] this needs no shard.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

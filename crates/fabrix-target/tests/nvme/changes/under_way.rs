@@ -1,4 +1,4 @@
-//! What becomes of commands that were under way at a disk that changes or goes.
+//! Commands in progress at a disk that changes or is removed.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::nvme::command::{DatasetRange, Fuse};
@@ -45,8 +45,8 @@ fn what_is_at_a_removed_disk_is_answered_by_it(engine: Engine) {
     stage.until_empty();
 }
 
-/// Commands that are at the disk, or wait for it or for their data, while `change` comes; how all
-/// of them end that go to a disk again after it.
+/// Starts commands that are at the disk, or wait for the disk or for data, while `change` happens.
+/// `expected` is the status of all commands that go to a disk again after the change.
 fn under_way(engine: Engine, change: impl FnOnce(&Stage), expected: Status) {
     let disk = TestDisk::new(4 << 20);
     let stage = Stage::set(engine, Plan::of(disk.clone()));

@@ -1,4 +1,4 @@
-//! Connects that are wrong, and what comes before one.
+//! Invalid Connect commands, and commands before Connect.
 
 use fabrix_proto::nvme::fabrics::{Connect, Property};
 use fabrix_proto::nvme::nqn::Nqn;
@@ -140,7 +140,7 @@ fn connects_that_are_wrong_say_which_byte(engine: Engine) {
     stage.until_empty();
 }
 
-/// Asks for an I/O queue and gives the status.
+/// Connects an I/O queue, and returns the status.
 fn join(stage: &Stage, connect: &Connect) -> (Status, Host) {
     let mut io = stage.dial();
     io.open(Digests::NONE);

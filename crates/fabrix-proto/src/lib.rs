@@ -1,7 +1,7 @@
 //! Storage protocols as state machines without I/O.
 //!
 //! This crate implements the standards and nothing else. It has no socket, no clock and no source
-//! of randomness, and never sees the user's data. A driver moves bytes and calls a [`Machine`].
+//! of randomness, and never sees the user's data. A stream moves bytes and calls a [`Machine`].
 //! Time is an argument, and checksums are a function. Disks are unknown here.
 //!
 //! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP
@@ -94,7 +94,7 @@ pub enum Want {
         offset: u32,
         /// Number of bytes, never zero, without the result of the pass.
         bytes: u32,
-        /// Pass over the payload. The driver compares its result with the received one.
+        /// Pass over the payload. The stream compares its result with the received one.
         pass: Pass,
     },
     /// Nothing. The connection is over.
@@ -113,7 +113,7 @@ impl Want {
 
 /// Computation over moving payload, whose result follows the payload on the wire.
 ///
-/// The machine names the pass and the driver computes it, because the machine never sees payload.
+/// The machine names the pass and the stream computes it, because the machine never sees payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pass {
     /// Nothing.
@@ -180,7 +180,7 @@ pub trait Machine {
     /// Event for the owner.
     type Event;
 
-    /// Unit of payload on the wire in bytes. The driver sends or skips zeroes up to the next
+    /// Unit of payload on the wire in bytes. The stream sends or skips zeroes up to the next
     /// multiple. The pass covers these zeroes, but [`Want::Payload`] and [`Sink::payload`] do not
     /// count them.
     const PAYLOAD_UNIT: u32 = 1;

@@ -84,7 +84,7 @@ impl<E: Endpoint> Tcp<E> {
         arrived: &[u8],
         out: &mut S,
     ) -> Result<Consumed<E::Event>, Violation> {
-        let bhs = arrived.first_chunk().expect("the driver obeys want()");
+        let bhs = arrived.first_chunk().expect("the stream obeys want()");
         let end = BHS_BYTES + self.additional_bytes(bhs);
         let Some(whole) = arrived.get(..end) else {
             self.bhs = *bhs;

@@ -14,8 +14,8 @@
 //! | `answer` | CapsuleResp, or SUCCESS with the last C2HData | SEND, with invalidate |
 //! | [`Transfer::Inline`] | the data lies in the receive buffer | the same |
 //!
-//! Where data lies in memory is the business of the driver that moves it. No trait here is used as
-//! `dyn`: the command layer is generic over the transport.
+//! Where data lies in memory is the business of the transport that moves it. No trait here is used
+//! as `dyn`: the command layer is generic over the transport.
 //!
 //! Source: NVM Express Base Specification 2.1, "NVMe over Fabrics", "Capsules and Data Transfer".
 
@@ -29,7 +29,7 @@ use crate::{Claim, Settled, Slot};
 pub enum Transfer {
     /// The command has no data.
     None,
-    /// The data came with the command, and lies where the driver received it.
+    /// The data came with the command, and lies where the transport received it.
     Inline {
         /// Length of the data in bytes.
         bytes: u32,

@@ -21,7 +21,7 @@ impl Host {
     /// Checks the first 24 bytes of a PDU, and processes them if they are the whole header.
     #[inline(always)]
     pub(super) fn head(&mut self, head: &[u8]) -> Result<Option<HostEvent>, Fault> {
-        let start: &[u8; COMMON_BYTES] = head.first_chunk().expect("the driver obeys want()");
+        let start: &[u8; COMMON_BYTES] = head.first_chunk().expect("the stream obeys want()");
         let common: CommonHeader = transmute!(*start);
         let end = match &self.passed {
             Some((passed, end)) if passed == start => *end,

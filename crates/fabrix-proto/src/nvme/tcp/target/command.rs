@@ -24,7 +24,7 @@ impl Target {
         rest: &[u8],
         out: &mut S,
     ) -> Result<Option<ControllerEvent>, Fault> {
-        let (entry, _) = SubmissionEntry::ref_from_prefix(rest).expect("the driver obeys want()");
+        let (entry, _) = SubmissionEntry::ref_from_prefix(rest).expect("the stream obeys want()");
         let carried = self.carried_bytes(common);
         let io_bytes = self.limits.in_capsule_bytes;
         let limits = CapsuleLimits {

@@ -24,7 +24,7 @@ impl Target {
         arrived: &[u8],
         out: &mut S,
     ) -> Result<Consumed<ControllerEvent>, Violation> {
-        let start: &[u8; COMMON_BYTES] = arrived.first_chunk().expect("the driver obeys want()");
+        let start: &[u8; COMMON_BYTES] = arrived.first_chunk().expect("the stream obeys want()");
         let common: CommonHeader = transmute!(*start);
         let end = match &self.passed {
             Some((passed, end)) if passed == start => *end,

@@ -28,7 +28,7 @@ use crate::unauthenticated_peers::UnauthenticatedPeer;
 pub(crate) struct Accepted {
     /// Address of the host or initiator.
     pub(crate) peer: SocketAddr,
-    /// Our address to which the peer has connected, if the system tells it.
+    /// Local address to which the peer has connected, if the system reports it.
     pub(crate) address: Option<SocketAddr>,
     /// Counts toward the limit of unauthenticated peers until the peer has authenticated.
     pub(crate) unauthenticated_peer: Option<UnauthenticatedPeer>,

@@ -50,7 +50,7 @@ const fn shard_of(number: usize, shards: usize) -> usize {
 pub(crate) struct Close(pub(crate) Done);
 
 impl Port {
-    /// Opens a port on this shard. Gives the port's task, and the address that the system chose.
+    /// Opens a port on this shard. Returns the port's task, and the address that the system chose.
     ///
     /// # Errors
     /// The address is in use, not ours, or needs a privilege.

@@ -197,8 +197,8 @@ impl Registry {
             .unwrap_or(false)
     }
 
-    /// Begins a reset or shutdown. Gives the I/O connections, which have to close; the admin
-    /// connection learns when the last one has left. None: there is no I/O connection.
+    /// Begins a reset or shutdown. Returns the I/O connections, which have to close, or `None` if
+    /// there are none. The admin connection gets an order when the last one has left.
     pub(crate) fn quiesce(&self, controller: u16) -> Option<Vec<ConnectionAddress>> {
         self.with(controller, |association| {
             association.enabled = false;
@@ -237,7 +237,7 @@ impl Registry {
         Ok(Arc::clone(&association.traffic))
     }
 
-    /// Removes an I/O connection that has ended and has no request at a disk. Gives the admin
+    /// Removes an I/O connection that has ended and has no request at a disk. Returns the admin
     /// connection if a reset or shutdown has waited for this.
     ///
     /// `task` identifies the connection: another controller may have the id by now.
@@ -277,7 +277,7 @@ impl Registry {
         .unwrap_or_default()
     }
 
-    /// Removes a controller whose admin connection has ended. Gives its I/O connections.
+    /// Removes a controller whose admin connection has ended. Returns its I/O connections.
     pub(crate) fn dismiss(&self, controller: u16) -> Vec<ConnectionAddress> {
         let association = self.lock().controllers.remove(&controller);
         let queues = association.map(|association| association.queues);

@@ -48,9 +48,9 @@ fn check(engine: Engine) {
     let stage = Stage::new(engine);
     let (admin, mut io) = stage.admin_and_io();
     io.write(1, 0, &pattern(4096, 1));
-    // Both ends of one connection and the host's end of another; the target's end of that finds
-    // none. The first is there because an accept that io_uring has begun keeps the limit that it
-    // began with.
+    // Room for both ends of one connection and the host's end of another. The target's end of that
+    // one finds no descriptor. The first connection is needed because an accept that io_uring has
+    // begun keeps the limit of that time.
     let next = File::open("/dev/null").expect("Linux has one");
     let lowest_free = u64::try_from(next.as_raw_fd()).expect("open");
     drop(next);

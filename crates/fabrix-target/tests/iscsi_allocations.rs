@@ -48,7 +48,7 @@ fn check(engine: Engine) {
     let portal = stage.target.portals()[0];
     for digests in [false, true] {
         let mut initiator = Initiator::log_in(portal, 1, digests);
-        // A new session is told so once.
+        // The first command of a new session gets a unit attention.
         assert_eq!(initiator.command(&[0; 6], 0).status, 2);
         let count = || stage.ask(0, |_| allocations());
         assert!(count() > 0, "the shard's thread is counted");

@@ -226,7 +226,7 @@ impl Host {
 
     /// A command id that is not in use.
     pub fn fresh_id(&mut self) -> u16 {
-        // Sparse, as those of Linux are.
+        // Sparse, like Linux's ids.
         self.next_id = self.next_id.wrapping_add(0x1003);
         self.next_id
     }

@@ -56,7 +56,7 @@ fn a_half_login_ends_in_time_however_its_bytes_trickle(engine: Engine) {
     let mut half = Initiator::dial(portal(&stage));
     half.login_text(0x04, &first_keys());
     assert_eq!(outcome(&mut half), [0, 0]);
-    // A byte now and then does not prolong anything, and the last one never comes.
+    // Single bytes do not extend the deadline, and the last byte never arrives.
     let mut slow = Initiator::dial(portal(&stage));
     let mut bhs = [0; 48];
     (bhs[0], bhs[1]) = (0x43, 0x87);
@@ -82,14 +82,14 @@ fn an_endless_c_bit_ends(engine: Engine) {
     let mut initiator = Initiator::dial(portal(&stage));
     for at in 0.. {
         assert!(at < 100, "it goes on for ever");
-        // C, and a text that never ends.
+        // The C bit, for a text that never ends.
         initiator.login_text(0x44, b"a");
         if outcome(&mut initiator) == [2, 0] {
             break;
         }
     }
     assert!(initiator.is_closed());
-    // The same after the login, with Text Requests: rejected, and the session goes on.
+    // Endless Text Requests after the login are rejected, and the session continues.
     let mut initiator = session(&stage, 1, false);
     let mut bhs = [0; 48];
     (bhs[0], bhs[1], bhs[16]) = (0x44, 0x40, 9);
@@ -143,7 +143,7 @@ fn cve_2011_0001_a_login_that_is_too_long_is_refused_before_it_is_read(engine: E
         let mut bhs = [0; 48];
         (bhs[0], bhs[1], bhs[4]) = (0x43, 0x87, ahs_words);
         bhs[5..8].copy_from_slice(&bytes.to_be_bytes()[1..]);
-        // The header alone: what it announces never comes.
+        // The header alone, without the announced data.
         std::io::Write::write_all(&mut initiator.socket, &bhs).expect("the target reads");
         assert_eq!(outcome(&mut initiator), [2, 0]);
         assert!(initiator.is_closed());
@@ -162,12 +162,12 @@ fn cve_2021_28361_no_data_where_data_is_expected_and_the_other_way_round(engine:
             let mut bhs = [0; 48];
             (bhs[0], bhs[1], bhs[16]) = (opcode | 0x40, FINAL, 9);
             initiator.try_send(bhs, data);
-            // Whatever comes of it, the next connection is as if nothing had been.
+            // The next connection must not be affected.
             drop(initiator);
         }
     }
     serves_a_fresh_initiator(&stage);
-    // A write that announces data and has none waits for it, and its session can do other things.
+    // A write that announces data and sends none waits, and its session can do other things.
     let mut initiator = session(&stage, 2, false);
     let itt = initiator.begin(WRITE | FINAL, &rw(0x2A, 0, 1), 512, &[]);
     let r2t = initiator.receive();
@@ -189,7 +189,7 @@ fn commands_outside_the_window_are_ignored_and_a_gap_ends_the_session(engine: En
         initiator.begin(FINAL, &[0; 6], 0, &[]);
     }
     *initiator.cmd_sn() = now;
-    // The first answer is that of the command inside.
+    // The first answer is that of the command inside the window.
     good(&initiator.command(&[0; 6], 0));
     *initiator.cmd_sn() = now + 3;
     initiator.begin(FINAL, &[0; 6], 0, &[]);
@@ -207,13 +207,13 @@ fn more_commands_than_the_window_has_room_for_are_ignored(engine: Engine) {
     let stage = Stage::new(engine);
     let mut initiator = session(&stage, 1, false);
     let first = *initiator.cmd_sn();
-    // Writes whose data does not come stay in progress; every one that is taken is answered with
-    // R2T.
+    // Writes without data stay in progress. The target answers every accepted write with an R2T.
     for _ in 0..1000 {
         initiator.begin(WRITE | FINAL, &rw(0x2A, 0, 8), 4096, &[]);
     }
     let mut asked = 0;
-    // A ping is taken whatever the window; its answer says that all before it has been looked at.
+    // The target accepts a ping outside the window. Its answer shows that all commands were
+    // checked.
     let mut ping = [0; 48];
     (ping[0], ping[1], ping[19]) = (0x40, FINAL, 0xEE);
     ping[20..24].fill(0xFF);
@@ -239,8 +239,7 @@ fn more_commands_than_the_window_has_room_for_are_ignored(engine: Engine) {
 fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine) {
     let stage = Stage::new(engine);
     let mut witness = session(&stage, 77, false);
-    // TTT (none: the one that was given), DataSN, offset, bytes, F; whether the connection survives
-    // it.
+    // TTT (`None`: that of the R2T), DataSN, offset, bytes, F, and whether the connection stays.
     let cases: [(Option<u32>, u32, u32, usize, u8, bool); 9] = [
         (None, 0, 512, 512, 0, false),
         (None, 0, u32::MAX, 512, 0, false),
@@ -248,11 +247,10 @@ fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine)
         (None, 0, 0, 4100, FINAL, false),
         (None, 0, 0, 512, FINAL, false),
         (None, 0, 0, 8192, 0, false),
-        // Data of a transfer that is not there is read over.
+        // Data of an unknown transfer is skipped.
         (Some(0x1234_5678), 0, 0, 512, FINAL, true),
         (Some(0), 0, 0, 512, FINAL, true),
-        // Another DataSN says that data before it were lost: the command fails, and its session
-        // goes on.
+        // A wrong DataSN means lost data: the command fails, and its session continues.
         (None, 7, 0, 4096, FINAL, true),
     ];
     for (at, (ttt, data_sn, offset, bytes, flags, survives)) in cases.into_iter().enumerate() {
@@ -278,7 +276,7 @@ fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine)
             assert!(initiator.is_closed(), "case {at}");
         }
     }
-    // Nothing of all that has come to the disk.
+    // None of this data has reached the disk.
     assert_eq!(witness.command(&rw(0x28, 0, 8), 4096).data, [0; 4096]);
     serves_a_fresh_initiator(&stage);
 }
@@ -298,7 +296,8 @@ fn cve_2026_23216_sessions_replaced_left_and_dropped_at_once_end_once(engine: En
             }
             _ => {}
         }
-        // Two that want its place, at the same time: each is answered, or has to go for the other.
+        // Two sessions request the same identity at the same time. Each is accepted, or ends for
+        // the other.
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| contend(&stage));
@@ -340,7 +339,7 @@ fn bytes_at_random_end_the_connection_and_nothing_else(engine: Engine) {
             Initiator::dial(portal(&stage))
         };
         let mut bytes: Vec<u8> = (0..512).map(|_| random()).collect();
-        // Known opcodes and short lengths get further.
+        // Known opcodes and short lengths, so that the checks after the header are reached.
         for header in bytes.chunks_exact_mut(48) {
             header[0] &= 0x47;
             header[4..7].fill(0);

@@ -103,7 +103,7 @@ fn chap_lets_in_who_knows_the_secret_and_nobody_else(engine: Engine) {
     assert_eq!(stage.target.sessions(), 0);
     let (mut initiator, status) = prove(&stage, &keys, SECRET);
     assert_eq!(status, [0, 0]);
-    // The first answer tells a new session that it is new.
+    // The first answer of a new session is a unit attention.
     assert_eq!(initiator.command(&[0; 6], 0).status, 2);
     good(&initiator.command(&rw(0x28, 0, 1), 512));
 }
@@ -148,7 +148,7 @@ fn chap_cannot_be_skipped(engine: Engine) {
     ] {
         let mut initiator = Initiator::dial(portal(&stage));
         let said = initiator.login_step(flags, &[&name, &target, method]);
-        // The operational stage has no keys of security; all others are failures to prove.
+        // The operational stage has no keys of security. All other cases fail the authentication.
         let wrong_stage = flags == 0x87 && method.starts_with("Auth");
         let expected = if wrong_stage { [2, 0] } else { [2, 1] };
         let status = [said.bhs[36], said.bhs[37]];
@@ -158,8 +158,8 @@ fn chap_cannot_be_skipped(engine: Engine) {
         );
         assert!(initiator.is_closed());
     }
-    // Offered both, the target takes the one that proves something; saying nothing more does not
-    // help.
+    // Of both offered methods the target chooses the one with a proof. A login without further keys
+    // then fails.
     let mut initiator = Initiator::dial(portal(&stage));
     let both = [&*name, &target, "AuthMethod=None,CHAP"];
     let said = initiator.login_step(STRAIGHT, &both);
@@ -194,7 +194,7 @@ fn cve_2026_31476_who_proves_nothing_ends_nobodys_session(engine: Engine) {
     assert_eq!(status, [2, 1]);
     good(&owner.command(&[0; 6], 0));
     assert_eq!(stage.target.sessions(), 1);
-    // Its owner may.
+    // The owner of the name may replace the session.
     let (mut newer, status) = prove(&stage, &keys, SECRET);
     assert_eq!(status, [0, 0]);
     assert!(owner.is_closed());
@@ -243,7 +243,7 @@ fn who_is_not_listed_sees_nothing(engine: Engine) {
         stranger.try_login(&[&name(2), DISCOVERY]).bhs[36..38],
         [2, 2]
     );
-    // Not even whether there is another target.
+    // The answer does not reveal whether another target exists.
     let mut stranger = Initiator::dial(portal(&stage));
     let other = [&*name(2), "TargetName=iqn.2026-01.example:none"];
     assert_eq!(stranger.try_login(&other).bhs[36..38], [2, 2]);
@@ -292,14 +292,14 @@ fn cve_2025_38501_half_logins_of_one_address_leave_room_for_others(engine: Engin
         ..Plan::default()
     };
     let stage = Stage::set(engine, plan);
-    // Who has said who it is takes no place of a stranger.
+    // Authenticated connections do not count toward the limit of unauthenticated peers.
     let mut sessions: Vec<_> = (0..9).map(|last| session(&stage, last, false)).collect();
     let (_admin, mut io) = stage.admin_and_io();
     let flood: Vec<_> = (0..40)
         .map(|at| {
             let mut half = Initiator::dial(portal(&stage));
             if at % 2 == 0 {
-                // It may be closed already.
+                // The target may have closed the connection already.
                 half.try_send([0x43; 48], &[]);
             }
             half
@@ -311,8 +311,8 @@ fn cve_2025_38501_half_logins_of_one_address_leave_room_for_others(engine: Engin
         good(&session.command(&[0; 6], 0));
     }
     io.write(1, 0, &[1; 512]);
-    // Their time is over without a word of theirs: there is room again while they still hold their
-    // ends.
+    // The deadline ends the silent connections. There is room again while their peers are still
+    // open.
     stage.until("the flood is over", |stage| {
         stage.target.connections() == 11
     });

@@ -78,7 +78,7 @@ fn the_longest_write_same_reaches_its_last_block(engine: Engine) {
             good(&initiator.write(&cdb, &block, 0, 0));
             check_marks(initiator, blocks, block_bytes);
         }
-        // Blocks that are not zeroes are written one after the other; every one of them is read.
+        // Non-zero blocks are written piece by piece. The test reads every block.
         let block = vec![9; block_bytes as usize];
         good(&initiator.write(&rw(0x41, 1, low), &block, 0, 0));
         let at_once = (1 << 20) / block_bytes;

@@ -18,7 +18,7 @@ fn copies_from_disk_to_disk_and_remembers_how_it_went(engine: Engine) {
     let stage = two_disks(engine, ram("second", 512, 8 << 20));
     let mut initiator = session(&stage, 1, false);
     let disks = [naa(&mut initiator, 0), naa(&mut initiator, 1)];
-    // More than is copied at a time, and no multiple of it.
+    // More blocks than one piece, and no multiple of it.
     let data = pattern(1201 * 512, 3);
     good(&initiator.write(&rw(0x2A, 0, 1201), &data, 0, 0));
     let list = copy_list(7, [&disks[0], &disks[1]], 1201, 100);

@@ -56,7 +56,7 @@ pub(crate) fn copy_status(initiator: &mut Initiator, id: u8) -> Option<(u8, u8, 
 /// The NAA designator of logical unit `lun`: the first one on the page.
 pub(crate) fn naa(initiator: &mut Initiator, lun: u8) -> [u8; 8] {
     initiator.lun = lun;
-    // The first command for a logical unit is told that it is new.
+    // The first command for a logical unit gets a unit attention.
     let _attention = initiator.command(&[0; 6], 0);
     let page = initiator.command(&[0x12, 1, 0x83, 0, 255, 0], 255).data;
     initiator.lun = 0;

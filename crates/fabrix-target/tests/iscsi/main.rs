@@ -207,7 +207,7 @@ fn a_connection_that_is_dropped_leaves_nothing_behind(engine: Engine) {
     disk.when(Kind::Write, Do::Keep);
     initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);
     initiator.begin(FINAL | WRITE, &rw(0x2A, 0, 8), 4096, &pattern(4096, 1));
-    // One more waits for data that never come.
+    // A further write waits for data that never arrives.
     initiator.begin(FINAL | WRITE, &rw(0x2A, 64, 64), 32768, &[]);
     disk.until_kept(2);
     drop(initiator);
@@ -230,7 +230,7 @@ fn an_aborted_task_is_not_answered(engine: Engine) {
     (bhs[0], bhs[1], bhs[16]) = (0x42, FINAL | 1, 9);
     bhs[20..24].copy_from_slice(&itt.to_be_bytes());
     initiator.send(bhs, &[]);
-    // Who answers this has taken what came before it.
+    // This answer shows that the target has taken the earlier PDU.
     good(&initiator.command(&[0; 6], 0));
     disk.release();
     let answer = initiator.receive();
@@ -326,7 +326,7 @@ fn drains_what_has_begun(engine: Engine) {
     initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);
     disk.until_kept(1);
     stage.target.drain();
-    // It is asked to leave, and what it has begun is answered.
+    // The target requests a logout, and answers the command in progress.
     let asked = initiator.receive();
     assert_eq!((asked.opcode(), asked.bhs[36], asked.bhs[43]), (0x32, 1, 2));
     disk.release();
@@ -350,7 +350,7 @@ fn drains_without_who_does_not_leave(engine: Engine) {
     stage.target.drain();
     assert!(discovery.is_closed());
     assert_eq!(initiator.receive().opcode(), 0x32);
-    // A command is refused; the rest is the deadline's.
+    // The target refuses a command. The deadline then ends the connection.
     assert_eq!(initiator.command(&[0; 6], 0).status, 8);
     assert!(initiator.is_closed());
     stage.until_empty();
@@ -379,7 +379,7 @@ fn what_initiators_read_and_write_is_in_the_health_log(engine: Engine) {
     good(&initiator.write(&rw(0x2A, 0, 8), &pattern(4096, 1), 4096, 0));
     good(&initiator.command(&rw(0x28, 0, 8), 4096));
     good(&initiator.command(&rw(0x28, 8, 1), 512));
-    // What is refused is not counted.
+    // A refused command is not counted.
     assert_ne!(initiator.command(&rw(0x28, 0x7FFF, 8), 4096).status, 0);
     let after = [64, 80].map(&mut counted);
     assert_eq!([after[0] - before[0], after[1] - before[1]], [2, 1]);

@@ -115,7 +115,7 @@ fn each_initiator_sees_its_own_disks(engine: Engine) {
     assert_eq!(status(&stage, 1, OTHER_IQN), FORBIDDEN);
     assert_eq!(status(&stage, 2, IQN), FORBIDDEN);
     assert_eq!(status(&stage, 1, "iqn.2026-01.example:none"), NOT_FOUND);
-    // Whom no target admits does not hear which there are.
+    // An initiator that no target admits does not learn which targets exist.
     assert_eq!(status(&stage, 3, IQN), FORBIDDEN);
     assert_eq!(status(&stage, 3, "iqn.2026-01.example:none"), FORBIDDEN);
 }
@@ -146,7 +146,7 @@ fn secrets_are_those_of_the_target(engine: Engine) {
     assert_eq!(status(&stage, 2, IQN), IN);
     let unproved = status(&stage, 2, OTHER_IQN);
     assert_eq!(unproved, [2, 1], "authentication failure");
-    // A discovery that has proved nothing does not see what asks for a proof.
+    // A discovery session without a proof does not see targets that need one.
     assert!(!discovered(&stage, 2).contains(OTHER_IQN));
 }
 

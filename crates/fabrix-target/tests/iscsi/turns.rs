@@ -94,7 +94,7 @@ fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
     };
     let stage = Stage::set(engine, plan);
     let mut initiator = session(&stage, 1, false);
-    // Half a million requests each, with a copy: longer than anybody waits.
+    // Half a million requests each, with a copy: longer than the test waits.
     disk.when(Kind::Read, Do::Copy);
     for _ in 0..2 {
         initiator.begin(FINAL, &VERIFY_64G, 0, &[]);

@@ -78,7 +78,7 @@ fn the_other_unit_goes_on(initiator: &mut Initiator) {
     let written = initiator.begin(FINAL | WRITE, &rw(0x2A, 8, 1), 512, &pattern(512, 9));
     let mut answer = initiator.receive();
     if answer.bhs[3] == 2 {
-        // It has been told that the unit is new.
+        // The first answer is the unit attention for a new unit.
         assert_eq!(answer.u32(16), written, "{answer:?}");
         let written = initiator.begin(FINAL | WRITE, &rw(0x2A, 8, 1), 512, &pattern(512, 9));
         answer = initiator.receive();
@@ -137,8 +137,8 @@ fn nothing_new_overtakes_a_write_that_was_aborted(engine: Engine) {
     disk.when(Kind::Write, Do::Obey);
     write(&mut initiator, 2);
     the_other_unit_goes_on(&mut initiator);
-    // Nobody sees the blocks before the disk has ended the old write: they would change by
-    // themselves.
+    // Reads wait until the disk has ended the old write. Otherwise the blocks could change after a
+    // read.
     other.begin(FINAL | READ, &rw(0x28, 0, 1), 512, &[]);
     the_other_unit_goes_on(&mut other);
     let read = host.submit(SubmissionEntry::read(1, 0, 1), Data::Expect(512));
@@ -161,7 +161,7 @@ fn nothing_new_overtakes_a_write_that_was_aborted(engine: Engine) {
 fn a_slot_that_was_given_up_is_used_again(engine: Engine) {
     let (disk, stage) = stage(engine, QUICK);
     let (mut initiator, itt) = writing(&disk, &stage);
-    // The window is full of aborted commands, and still every slot can be had for the other unit.
+    // The window is full of aborted commands, and the other unit can still use every slot.
     let more: Vec<_> = (1..127).map(|seed| write(&mut initiator, seed)).collect();
     disk.until_kept(127);
     for itt in [itt].into_iter().chain(more) {

@@ -119,7 +119,7 @@ fn a_reset_waits_for_the_disk(engine: Engine) {
     disk.when(Kind::Write, Do::Obey);
     disk.release();
     stage.until("CSTS.RDY is 0", |_| admin.property(Property::CSTS) & 1 == 0);
-    // The I/O connections are on both shards, and each shard takes its own from the count.
+    // The I/O connections are on both shards. Each shard counts its own down.
     stage.until("one connection", |stage| stage.target.connections() == 1);
     admin.enable();
     let mut io = stage.io(&admin, 1);
@@ -215,7 +215,7 @@ fn a_host_that_is_silent_for_too_long_loses_all_its_queues(engine: Engine) {
         Data::Inline(&[1; 512]),
     );
     disk.until_kept(1);
-    // As long as it uses an I/O queue, it lives.
+    // The controller stays alive as long as the host uses an I/O queue.
     let mut reads = 0;
     while began.elapsed() < Duration::from_millis(2500) {
         let read = busy.capsule(SubmissionEntry::read(1, 0, 1), reads, Data::Expect(512));
@@ -275,7 +275,8 @@ fn draining_answers_what_was_begun_and_then_closes(engine: Engine) {
     let (mut admin, mut first) = stage.admin_and_io();
     let mut second = stage.io(&admin, 2);
     let mut third = stage.io(&admin, 3);
-    // Later than all others, on either shard: who is told to drain is told in this order.
+    // These connections are the last ones on both shards, so they get the order to drain after all
+    // others.
     let mut opened = [stage.dial(), stage.dial()];
     for host in &mut opened {
         host.open(Digests::NONE);

@@ -74,7 +74,7 @@ fn each_status_of_a_disk_has_its_nvme_status(engine: Engine) {
                     assert_eq!(numbers(answer.status), wanted, "{way:?} to {entry:?}");
                 }
                 if status.is_ok() {
-                    continue; // an answered read without data is none that a disk gives
+                    continue; // a disk gives no successful read without data
                 }
                 disk.when(Kind::Read, way);
                 let read = SubmissionEntry::read(1, 0, 8);
@@ -171,7 +171,7 @@ fn what_a_busy_disk_refuses_is_tried_again(engine: Engine) {
         }
     }
     disk.until_refused();
-    // What came in the capsules is overwritten in the receive buffer meanwhile.
+    // Other data overwrites the capsules' data in the receive buffer meanwhile.
     let noise = vec![0xee; 8192];
     for _ in 0..8 {
         let wrong = io.run(

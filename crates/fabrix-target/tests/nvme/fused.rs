@@ -143,7 +143,7 @@ fn halves_without_each_other_are_aborted(engine: Engine) {
     let read = SubmissionEntry::read(1, 0, 1).fused(Fuse::First);
     let not_fusible = io.run(read, Data::Expect(512));
     assert_eq!(not_fusible.status, Status::INVALID_FIELD);
-    // A first half whose data is still on its way when it is given up.
+    // A first half that is aborted while its data is still arriving.
     let given_up = io.submit(first, Data::Fetch(&data));
     let r2t = io.receive().expect("R2T");
     let flush = io.submit(SubmissionEntry::flush(1), Data::None);

@@ -88,7 +88,7 @@ fn a_failed_request_is_told_with_its_disk_and_blocks(engine: Engine) {
         said.starts_with("namespace 1 (") && said.contains(expected),
         "{said}"
     );
-    // What is the host's fault is not the operator's business.
+    // A fault of the host causes no notice.
     disk.when(Kind::Write, Do::Answer(DiskStatus::ReadOnly));
     io.try_write(1, 8, &[1; 512], 512);
     disk.when(Kind::Read, Do::Answer(DiskStatus::MediaRead));

@@ -189,7 +189,7 @@ fn a_disk_in_two_subsystems_is_one_disk(engine: Engine) {
     let (_two, mut io_of_two) = queues(&stage, TWO, OTHER_NQN);
     io_of_one.write(1, 9, &[5; 512]);
     assert_eq!(io_of_two.read(7, 9, 1), [5; 512]);
-    // One size for both, or the hosts would not agree on where the disk ends.
+    // The disk has one size in both subsystems. Otherwise the hosts would disagree on its end.
     let refused = stage.target.change(|catalog| {
         catalog.subsystems[1].namespaces[1].device = ram("of one", 512, 4 << 20);
         Ok(())

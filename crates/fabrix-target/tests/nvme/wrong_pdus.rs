@@ -486,7 +486,7 @@ fn impatient() -> Plan {
 }
 
 fn random_bytes_end_the_connection(engine: Engine) {
-    // These hosts do not close when they are told goodbye: the target does.
+    // These hosts do not close after a termination request. The target does.
     let stage = Stage::set(engine, impatient());
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..40 {
@@ -497,7 +497,7 @@ fn random_bytes_end_the_connection(engine: Engine) {
             state.to_le_bytes()[3]
         };
         let mut bytes: Vec<_> = (0..1000).map(|_| random()).collect();
-        bytes[0] |= 0x10; // of no type
+        bytes[0] |= 0x10; // no known PDU type
         if round % 2 == 1 {
             bytes[0] = H2C_DATA;
         }

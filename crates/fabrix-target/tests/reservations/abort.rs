@@ -105,7 +105,7 @@ fn an_initiator_preempts_and_aborts_commands_of_a_host(engine: Engine) {
     disk.until_kept(1);
     let (cdb, list) = reserve_out(5, 1, 2, Kind::ExclusiveAccess);
     initiator.0.begin(FINAL | WRITE, &cdb, 24, &list);
-    // Who answers this has taken what came before it, and has not answered that.
+    // This answer shows that the target has taken the change, and has not answered it.
     let ended = initiator.0.command(&[0x12, 0, 0, 0, 36, 0], 36);
     assert_eq!(ended.data.len(), 36);
     disk.release();
@@ -132,7 +132,7 @@ fn who_never_sends_its_data_is_preempted_all_the_same(engine: Engine) {
     silent.0.begin(FINAL | WRITE, &WRITE_10, 512, &[]);
     assert_eq!(silent.0.receive().opcode(), 0x31);
     assert_eq!(host.acquire(2, 1, PREEMPT_AND_ABORT, kind), Status::SUCCESS);
-    // Its data come late, and are swallowed.
+    // The target drops the late data.
     dead.io.feed(&r2t);
     assert_eq!(dead.io.finish(id).status, Status::ABORTED_PREEMPT);
     assert_eq!(dead.may(), (true, false));
@@ -178,7 +178,7 @@ fn managed_by_another(engine: Engine, function: u8) -> (Arc<TestDisk>, Stage, Sc
     disk.until_kept(1);
     one.manage(function);
     if function != ABORT_TASK_SET {
-        // Who answers this has taken the request, and has not answered it.
+        // This answer shows that the target has taken the request, and has not answered it.
         let inquiry = one.0.command(&[0x12, 0, 0, 0, 36, 0], 36);
         assert_eq!(inquiry.data.len(), 36);
     }
@@ -221,7 +221,7 @@ fn a_cold_reset_ends_all_sessions(engine: Engine) {
     disk.release();
     assert_eq!(one.managed(), 0);
     assert!(one.0.is_closed());
-    // It may be told of its command before its connection ends, and of nothing after that.
+    // The other session may get an answer to its command before its connection ends.
     two.until_closed();
     drop((one, two));
     stage.until("all sessions have ended", |stage| {
@@ -267,7 +267,7 @@ fn the_fenced_write_is_not_seen_to_happen(disk: &TestDisk, host: &mut NvmeHost, 
     let entry = SubmissionEntry::read(1, 0, 1);
     let read = host.io.submit(entry, Data::Expect(512));
     let asked = disk.asked().len();
-    // Who answers this has taken what came before it.
+    // This answer shows that the target has taken the read.
     let report = host
         .io
         .submit(SubmissionEntry::reservation_report(1, 64), Data::Expect(64));

@@ -119,7 +119,7 @@ fn a_copy_goes_on_where_it_may(engine: Engine) {
     let mut scene = Scene::new(engine);
     scene.copy(Requests::Read, 1);
     scene.other.register(2);
-    // Others may read, and who copies holds the destination.
+    // The reservation lets others read the source. The copier holds the destination.
     assert_eq!(scene.other.reserve_out(1, 2, 0, Kind::WriteExclusive), 0);
     scene.copier.register(1);
     let hold = scene.copier.reserve_out(1, 1, 0, Kind::ExclusiveAccess);
@@ -143,7 +143,7 @@ fn preempt_and_abort_ends_copies_to_its_disk_whoever_was_asked_for_them(engine: 
         scene.other_waits();
         scene.release(Requests::Write);
         assert_eq!(scene.other.0.end(&[]).status, 0);
-        // What the other writes now stays.
+        // The other initiator's write after this is not overwritten.
         let data = pattern(512, 9);
         let write = [0x2A, 0, 0, 0, 2, 0, 0, 0, 1, 0];
         assert_eq!(scene.other.0.write(&write, &data, 512, 0).status, 0);
@@ -189,7 +189,7 @@ fn a_reset_of_its_destination_ends_a_copy(engine: Engine) {
         assert_eq!(scene.other.managed(), 0);
         scene.failed_after(0);
         assert_eq!(scene.writes(), 1);
-        // By who copies itself: it is told of both.
+        // The copier requests the function itself, and gets both answers.
         scene.copy(Requests::Write, 1);
         scene.copier.manage(function);
         scene.release(Requests::Write);
@@ -217,7 +217,7 @@ fn a_disk_that_is_protected_meanwhile_is_written_no_more(engine: Engine) {
     scene.other.0.lun = 0;
     let sense = [0x1A, 8, 0x0A, 0, 64, 0];
     let mut page = scene.other.0.command(&sense, 64).data;
-    // MODE DATA LENGTH, and of the page PS, are reserved in MODE SELECT.
+    // MODE SELECT reserves MODE DATA LENGTH, and the PS bit of the page.
     (page[0], page[4]) = (0, page[4] & 0x7F);
     page[2] = 0;
     page[8] |= 8;
@@ -228,7 +228,7 @@ fn a_disk_that_is_protected_meanwhile_is_written_no_more(engine: Engine) {
     scene.release(Requests::Write);
     scene.failed_after(PIECE);
     assert_eq!(scene.writes(), 1);
-    // Who changed it knows; others are told once.
+    // The initiator that made the change gets no unit attention. Each other one gets one.
     scene.copier.0.lun = 0;
     assert_eq!(scene.other.status(&[0; 6]), 0);
     assert_eq!(scene.copier.sense(&[0; 6]), Some([6, 0x2A, 1]));

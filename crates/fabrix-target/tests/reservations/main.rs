@@ -65,7 +65,7 @@ fn each_type_admits_whom_it_should(engine: Engine) {
         let holds: Vec<_> = registrants.iter().map(|it| it.status == 1).collect();
         assert_eq!(holds, [true, all], "{kind:?}");
         assert_eq!(registrant.release(0x22, None), Status::SUCCESS);
-        // A clear is told to who was registered, and by a unit attention to none of those here.
+        // The clear notifies registrants only, so the initiator gets no unit attention.
         assert_eq!(stranger.may(), (true, true));
     }
 }
@@ -83,7 +83,7 @@ fn a_hosts_reservation_binds_initiators(engine: Engine) {
     assert_eq!(initiator.write_status(), CONFLICT);
     assert_eq!(initiator.may(), (true, false));
     assert_eq!(other.may(), (true, false));
-    // Not even by asking politely.
+    // A RESERVE of the initiator fails, too.
     assert_eq!(
         initiator.reserve_out(1, 7, 0, Kind::WriteExclusive),
         CONFLICT
@@ -152,7 +152,7 @@ fn preempting_works_across_protocols(engine: Engine) {
     assert_eq!(registrants[0].host_id, [1; 16]);
     assert_ne!(registrants[1].host_id, [0; 16]);
     assert_eq!(keys_of_scsi(&mut initiator), [0xA, 0xB]);
-    // The initiator takes it all.
+    // The initiator preempts the host.
     assert_eq!(initiator.reserve_out(4, 0xB, 0xA, kind), 0);
     assert_eq!(host.may(), (true, false));
     assert_eq!(keys_of_scsi(&mut initiator), [0xB]);
@@ -161,7 +161,7 @@ fn preempting_works_across_protocols(engine: Engine) {
         Status::RESERVATION_CONFLICT,
         "who is not registered preempts nobody"
     );
-    // And the host takes it back.
+    // The host registers again, and preempts the initiator.
     host.register(0xC);
     let preempt = AcquireAction::Preempt { abort: false };
     assert_eq!(host.acquire(0xC, 0xB, preempt, kind), Status::SUCCESS);
@@ -207,7 +207,7 @@ fn all_controllers_of_a_host_are_one_registrant(engine: Engine) {
     );
     assert_eq!(one.may(), (true, true));
     assert_eq!(one.report().1.len(), 1);
-    // A host that goes and comes back is the one that it was.
+    // A host that reconnects with the same identifier keeps its reservation.
     drop((one, same));
     stage.until("it is gone", |stage| stage.target.controllers() == 0);
     assert_eq!(NvmeHost::new(&stage, 2).may(), (false, false));
@@ -218,7 +218,7 @@ fn only_long_host_identifiers_are_reported(engine: Engine) {
     let stage = Stage::new(engine);
     let mut host = NvmeHost::new(&stage, 1);
     assert_eq!(host.short_report(), Status::HOST_ID_INCONSISTENT);
-    // However little of it is asked for.
+    // Also with a short transfer.
     host.register(0x0102);
     assert_eq!(host.report_bytes(4), [1, 0, 0, 0]);
     assert_eq!(host.report_bytes(76)[72..], [2, 1, 0, 0]);

@@ -107,7 +107,7 @@ fn what_was_stored_holds_after_a_restart(engine: Engine) {
     assert_eq!(NvmeHost::new(&stage, 2).may(), (true, false));
     let mut host = NvmeHost::new(&stage, 1);
     assert_eq!(host.may(), (true, true));
-    // From now on it is not to be kept: the next start knows nothing.
+    // The registrant turns persistence off: after the next start no reservation exists.
     let action = RegisterAction::Replace;
     assert_eq!(
         host.run_register(action, false, Some(false), (7, 8)),
@@ -141,7 +141,7 @@ fn nothing_holds_or_is_answered_before_it_is_stored(engine: Engine) {
             .submit(SubmissionEntry::read(1, 64, 1), Data::Expect(512));
         assert_eq!(host.io.next_answer().expect("an answer").0, read);
     }
-    // Who comes meanwhile waits for its turn.
+    // A change that arrives meanwhile waits.
     let entry = SubmissionEntry::reservation_register(1, register, false, None);
     keys = [0; 16];
     keys[8] = 2;

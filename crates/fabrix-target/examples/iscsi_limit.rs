@@ -1,17 +1,16 @@
-//! What plain sockets can do on this machine in the place of an iSCSI target: a target without a
-//! target.
+//! The rate that plain sockets reach on this machine in the place of an iSCSI target.
 //!
-//! `iscsi_limit ram|null [PAUSE_US]` prints the address of its disk and serves one initiator after
-//! another until it is ended. It lets everybody in, answers what `iscsi-perf` asks before it starts
-//! with the least that this takes, and every READ(16) with one Data-In that bears the status: the
-//! bytes at the read's place, of 1 GiB of memory that was written (`ram`) or of memory that never
-//! was (`null`), sent from where they lie. What one receive finds is answered by one send. It never
-//! sleeps while it has an initiator, but leaves the socket alone for PAUSE_US (20) before it looks
-//! again: more commands come meanwhile, and their sender is not disturbed. It checks nothing, knows
-//! no other command, and loses what is written.
+//! `iscsi_limit ram|null [PAUSE_US]` prints the address of its disk and serves initiators one after
+//! the other until the program is ended. Every login succeeds. The program answers the commands
+//! with which `iscsi-perf` begins by the least that it needs. It answers READ(16) with one Data-In
+//! that carries the status. The data comes from 1 GiB of written memory (`ram`) or from memory that
+//! was never written (`null`), without a copy. One send answers all commands of one receive. The
+//! program never sleeps while it has an initiator, but waits PAUSE_US (20) before it reads the
+//! socket again: more commands arrive meanwhile, and the sender is not disturbed. It checks
+//! nothing, supports no other command, and drops written data.
 //!
-//! So what an initiator reaches here, hardly any target lets it reach more. Only the quotient of a
-//! real target and this, run in turns, means something.
+//! Hardly any target can be faster for this initiator. Only the ratio of a real target to this
+//! program, run in turns, is meaningful.
 
 use std::env;
 use std::io::{self, ErrorKind, Read};
@@ -30,20 +29,21 @@ use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 const NAME: &str = "iqn.2026-01.io.fabrix:limit";
-/// Of what was tried, nothing lets `iscsi-perf` reach more.
+/// Best pause for `iscsi-perf` among those tried.
 const PAUSE_US: u64 = 20;
 const DISK_BYTES: u64 = 1 << 30;
 const BLOCK_BYTES: u32 = 512;
-/// What is sent for the null disk: as much as such a disk of ours lends, in the cache like that.
+/// Memory of the null disk: as much as Fabrix's null disk lends, so that it stays in the cache like
+/// that one.
 const NULL_BYTES: usize = 1 << 20;
-/// Of one READ(16).
+/// Longest READ(16).
 const READ_BYTES_MAX: usize = NULL_BYTES;
 const BUFFER_BYTES: usize = 256 << 10;
 const GATHER_BYTES: usize = 64 << 10;
 const GATHER_PARTS: usize = 1024;
-/// Commands that an initiator may have in flight.
+/// Most commands of an initiator in flight.
 const COMMANDS_MAX: u32 = 256;
-/// CSG: bits of the second byte of a Login Request, the stage that it belongs to; 0 is the security
+/// CSG: bits of the second byte of a Login Request that name its stage. 0 is the security
 /// negotiation.
 const STAGE: u8 = 0x0C;
 
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the memory is to be written, and how long the socket is left alone.
+/// Whether the memory is written, and the pause between two reads of the socket.
 fn parse(words: &[String]) -> Option<(bool, Duration)> {
     let (disk, pause_us) = match words {
         [disk] => (disk, PAUSE_US),
@@ -75,7 +75,7 @@ fn parse(words: &[String]) -> Option<(bool, Duration)> {
     is_known.then_some((disk == "ram", Duration::from_micros(pause_us)))
 }
 
-/// What reads are answered from; that of a RAM disk is written once from end to end.
+/// Memory for the answers to reads. The memory of a RAM disk is written once from end to end.
 fn memory(is_ram: bool) -> io::Result<LocalRegion> {
     if !is_ram {
         return Region::new(NULL_BYTES, HugePages::No).map(|region| Region::local(&region));
@@ -89,7 +89,7 @@ fn memory(is_ram: bool) -> io::Result<LocalRegion> {
     Ok(Region::local(&region))
 }
 
-/// Never ends by itself.
+/// Serves initiators for ever.
 fn serve_all(memory: &LocalRegion, pause: Duration) -> io::Result<()> {
     let listener = listen()?;
     println!("iscsi://{}/{NAME}/0", listener.local_addr()?);
@@ -102,7 +102,7 @@ fn serve_all(memory: &LocalRegion, pause: Duration) -> io::Result<()> {
     }
 }
 
-/// As our target listens: small segments leave at once, and loopback is not paced.
+/// Listens like Fabrix's target: small segments leave at once, and loopback is not paced.
 fn listen() -> io::Result<TcpListener> {
     let listener = net::listen((Ipv4Addr::LOCALHOST, 0).into())?;
     Ok(listener.as_fd().try_clone_to_owned()?.into())
@@ -122,7 +122,7 @@ struct Limit {
     received: Vec<u8>,
     gather: Gather,
     stat_sn: u32,
-    /// The next command that the initiator will send.
+    /// CmdSN of the initiator's next command.
     cmd_sn: u32,
 }
 
@@ -140,7 +140,7 @@ impl Limit {
         })
     }
 
-    /// Answers until the initiator goes away.
+    /// Answers commands until the initiator closes the connection.
     fn serve(mut self, pause: Duration) -> io::Result<()> {
         let mut have = 0;
         loop {
@@ -180,7 +180,7 @@ impl Limit {
         }
     }
 
-    /// Agrees to whatever step the initiator wants to take.
+    /// Accepts every step of the login.
     fn log_in(&mut self, request: &LoginRequest) -> io::Result<()> {
         let keys: &[u8] = match request.flags & STAGE {
             0 => b"AuthMethod=None\0",
@@ -210,7 +210,7 @@ impl Limit {
         }
     }
 
-    /// NOP-In, and what says no more than that all is well: those headers lie alike.
+    /// Sends a NOP-In, or a success response, whose header has the same layout.
     fn say(&mut self, opcode: Opcode, itt: U32, ttt: u32) -> io::Result<()> {
         let mut answer = NopIn::new_zeroed();
         (answer.opcode, answer.flags) = (opcode.0, FINAL);
@@ -250,7 +250,7 @@ impl Limit {
         }
     }
 
-    /// Copies a header and its data, padded; what is lent after a header has room too.
+    /// Copies a header and its data, padded. Leaves room for lent data after the header.
     fn push(&mut self, header: &(impl IntoBytes + Immutable), data: &[u8]) -> io::Result<()> {
         let padding = &[0; PADDING_UNIT][..padding(data.len())];
         let bytes = BHS_BYTES + data.len() + padding.len();
@@ -272,7 +272,7 @@ impl Limit {
     }
 }
 
-/// The header of the first PDU, and how long the PDU is; None where it is not there as a whole.
+/// Header and length of the first PDU. `None` if the PDU is incomplete.
 fn first_pdu(bytes: &[u8]) -> Option<([u8; BHS_BYTES], usize)> {
     let header = *bytes.first_chunk()?;
     let basic: BasicHeader = zerocopy::transmute!(header);
@@ -281,7 +281,7 @@ fn first_pdu(bytes: &[u8]) -> Option<([u8; BHS_BYTES], usize)> {
     (bytes.len() >= whole).then_some((header, whole))
 }
 
-/// The length of a data segment, as headers have it.
+/// Length of a data segment in the format of headers.
 fn length(bytes: usize) -> U24 {
     U24::new(u32::try_from(bytes).expect("our data are short"))
 }
@@ -303,7 +303,7 @@ mod tests {
         Region::local(&region)
     }
 
-    /// An initiator, and the thread that it asks.
+    /// An initiator, and the thread that serves it.
     fn dial() -> (TcpStream, thread::JoinHandle<io::Result<()>>) {
         let listener = listen().expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -316,7 +316,7 @@ mod tests {
         (socket, limit)
     }
 
-    /// A request by the RFC's table, for the first 16 bytes of data.
+    /// A request by the RFC's table, that expects 16 bytes of data.
     fn request(opcode: u8, flags: u8, itt: u8, cmd_sn: u8, cdb: &[u8]) -> [u8; BHS_BYTES] {
         let mut bhs = [0; BHS_BYTES];
         (bhs[0], bhs[1], bhs[19], bhs[23], bhs[27]) = (opcode, flags, itt, 16, cmd_sn);

@@ -1,13 +1,12 @@
-//! Runs so many 4 KiB reads through each of two shards of a target, which share one disk: for
-//! seeing which cache lines one shard writes and the other one uses. Whoever watches the accesses
-//! to memory is told whose they are.
+//! Reads 4 KiB blocks through each of two shards of a target that share one disk. A tool that
+//! traces memory accesses can see which cache lines one shard writes and the other one uses.
 //!
-//! `shards DEPTH COMMANDS`. The shards have a thread each and turn one after the other, and between
-//! them the main thread: who has the baton works, all others wait in the kernel. Before its turn a
-//! shard writes to its mark, and after it to the third one; the fourth is written to when the reads
-//! begin. The addresses of the marks are said on standard error, and of something on the stack of
-//! each thread; then a line is awaited on standard input. Nothing goes to standard output: it is
-//! left to whoever watches.
+//! `shards DEPTH COMMANDS`. Each shard has a thread. The two threads and the main thread take turns
+//! by a baton, and wait in the kernel otherwise. A shard writes to its own mark before its turn,
+//! and to the third mark after it. The main thread writes to the fourth mark when the reads begin.
+//! The program prints the addresses of the marks, and of a place on each thread's stack, on
+//! standard error, and waits for a line on standard input. Standard output stays free for the
+//! tracing tool.
 
 mod simulated;
 
@@ -23,7 +22,7 @@ use std::thread;
 use fabrix_rt::{Remote, Wait};
 use simulated::{Connected, Play, depth_and_commands};
 
-/// Alone in its cache line.
+/// A mark in its own cache line.
 #[repr(align(64))]
 struct Mark(AtomicU64);
 
@@ -38,18 +37,18 @@ impl Mark {
     }
 }
 
-/// A shard's each, nobody's, and the one of the beginning.
+/// A mark for each shard, one for the end of a turn, and one for the beginning of the reads.
 static MARKS: [Mark; 4] = [const { Mark(AtomicU64::new(0)) }; 4];
 
 thread_local! {
-    /// Among what belongs to a thread. Of the shards' threads that lies above their stacks.
+    /// A thread-local value. In the shards' threads its place is above the stack.
     static OF_A_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// More than a read takes. Who counts rounds instead of waiting notices a host that no shard plays.
+/// Rounds per read, more than a read takes. The limit ends the program if no shard plays a host.
 const ROUNDS_PER_READ: usize = 16;
 
-/// Passed round: the first shard's thread, the second's, the main thread.
+/// Passes the turn: the first shard's thread, the second's, the main thread.
 struct Baton {
     from: UnixStream,
     to: UnixStream,
@@ -66,7 +65,7 @@ impl Baton {
     }
 }
 
-/// A thread whose shard turns.
+/// A thread that turns a shard.
 struct Started {
     remote: Remote,
     stack: usize,
@@ -106,15 +105,15 @@ fn say_places(started: &[Started], main_stack: usize) {
     eprintln!("stacks: {}", list(stacks.chain(of_main)));
 }
 
-/// Connects the hosts while the shards turn. They do not wait for ever: a panic over there is one
-/// here.
+/// Connects the hosts while the shards turn. The hosts have a timeout, and a panic of theirs
+/// becomes a panic here.
 fn connect(shards: Vec<Remote>, baton: &mut Baton) -> Connected {
     let connecting = thread::spawn(|| Connected::start(shards));
     round_until(baton, || connecting.is_finished());
     connecting.join().expect("connected")
 }
 
-/// Lets the shards turn until something is so.
+/// Lets the shards turn until `is_so`.
 fn round_until(baton: &mut Baton, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         baton.give();
@@ -122,7 +121,7 @@ fn round_until(baton: &mut Baton, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a shard's thread. If it panics, now or later, its baton is gone and so everybody's turn.
+/// Starts a shard's thread. If this thread panics, its baton is lost and all others end.
 fn start(index: usize, play: &Arc<Play>, baton: Baton) -> Started {
     let (tell, told) = channel();
     let play = Arc::clone(play);
@@ -130,7 +129,7 @@ fn start(index: usize, play: &Arc<Play>, baton: Baton) -> Started {
     told.recv().expect("the shard has started")
 }
 
-/// Turns a shard whenever the others have had theirs.
+/// Turns a shard, one turn after the other threads' turns.
 fn turn_about(index: usize, play: &Arc<Play>, mut baton: Baton, tell: &Sender<Started>) {
     let mut shard = play.shard();
     let started = Started {
@@ -147,7 +146,7 @@ fn turn_about(index: usize, play: &Arc<Play>, mut baton: Baton, tell: &Sender<St
     }
 }
 
-/// One for each who takes part, in order.
+/// A baton for each thread, in order.
 fn batons() -> [Baton; 3] {
     let [(a_in, a_out), (b_in, b_out), (c_in, c_out)] =
         [(); 3].map(|()| UnixStream::pair().expect("a pair of sockets"));

@@ -1,6 +1,5 @@
-//! Runs so many 4 KiB reads through a target's shard whose driver is simulated: for counting what a
-//! turn of the loop costs, in instructions (a profiler counts them) and in operations asked of the
-//! kernel (printed at the end).
+//! Reads 4 KiB blocks through a target's shard with a simulated driver, to count the cost of a turn
+//! of the loop: instructions (with a profiler) and kernel operations (printed at the end).
 //!
 //! `turn DEPTH COMMANDS`.
 

@@ -34,7 +34,7 @@ pub enum Protocol {
 pub struct Listen {
     /// Protocol of the listener.
     pub protocol: Protocol,
-    /// The address to bind, and the address to announce to hosts. Port 0 lets the system choose; an
+    /// The address to bind, and the address to announce to hosts. Port 0 lets the system choose. An
     /// announced port 0 becomes the chosen one.
     pub portal: Portal,
 }

@@ -81,7 +81,7 @@ pub(crate) trait Protocol<S: transport::Connection>: Sized + 'static {
     /// Everything of this turn was handed to the kernel.
     fn flushed(_connection: &mut Connection<S, Self>) {}
 
-    /// The connection has ended: ends what belongs to it.
+    /// The connection has ended. The protocol ends its part.
     fn close(_connection: &mut Connection<S, Self>, _shard: &mut Shard) {}
 
     /// Removes the connection from the state of disks and of other parts of the target. False: the

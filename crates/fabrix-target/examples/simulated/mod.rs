@@ -1,7 +1,7 @@
-//! Shards of a target whose drivers are simulated: each driver plays a host that reads 4 KiB
-//! blocks, from memory and without a system call. Real hosts connect over loopback first, as hosts
-//! do; then the driver that finds such a connection on its shard takes it over: DEPTH commands
-//! arrive in one receive, and every answer brings one more.
+//! Shards of a target with simulated drivers. Each driver plays a host that reads 4 KiB blocks,
+//! from memory and without a system call. Real hosts connect over loopback first. Then the driver
+//! that finds such a connection on its shard takes the connection over: DEPTH commands arrive in
+//! one receive, and every answer brings one more.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -26,11 +26,11 @@ use fabrix_target::{Catalog, Export, Limits, Listen, Target, TargetConfig};
 
 const BLOCKS: u32 = 8;
 const READ_BYTES: usize = 4096;
-/// The header of the data, which is marked last and successful: no other answer follows.
+/// Header and data. The data is marked last and successful, so no other answer follows.
 const ANSWER_BYTES: usize = 24 + READ_BYTES;
 const DISK_BYTES: u64 = 16 << 20;
 
-/// DEPTH and COMMANDS, as the program was called.
+/// DEPTH and COMMANDS of the command line.
 pub(crate) fn depth_and_commands() -> Option<[usize; 2]> {
     let words = std::env::args().skip(1);
     let words: Result<Vec<usize>, _> = words.map(|word| word.parse()).collect();
@@ -38,13 +38,13 @@ pub(crate) fn depth_and_commands() -> Option<[usize; 2]> {
     (1..=64).contains(&depth).then_some([depth, commands])
 }
 
-/// What the drivers of a target's shards and those who watch them share.
+/// State shared by the drivers of a target's shards and the main thread.
 #[derive(Default)]
 pub(crate) struct Play {
     loads: OnceLock<Vec<Arc<Load>>>,
 }
 
-/// What a shard asked of the kernel until it had answered every command of its host.
+/// A shard's use of the kernel until it had answered every command of its host.
 pub(crate) struct Tally {
     pub(crate) operations: usize,
     pub(crate) submitting_turns: usize,
@@ -57,28 +57,28 @@ impl Play {
         Shard::with_driver(&ShardConfig::default(), driver).expect("a shard")
     }
 
-    /// Whether every host has got its answers.
+    /// True if every host has its answers.
     pub(crate) fn has_ended(&self) -> bool {
         let has_ended = |load: &Arc<Load>| load.tally.get().is_some();
         let loads = self.loads.get();
         loads.is_some_and(|loads| loads.iter().all(has_ended))
     }
 
-    /// Of each host that has got its answers.
+    /// Tallies of the hosts that have their answers.
     pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> {
         let loads = self.loads.get().into_iter().flatten();
         loads.filter_map(|load| load.tally.get())
     }
 }
 
-/// A target with a connected host for each of its shards: it gives connections to them in turn.
+/// A target with a connected host for each of its shards. The target assigns connections in turn.
 pub(crate) struct Connected {
     _target: Target,
     hosts: Vec<Host>,
 }
 
 impl Connected {
-    /// Connects; the shards have to be turning meanwhile.
+    /// Connects the hosts. The shards have to turn meanwhile.
     pub(crate) fn start(shards: Vec<Remote>) -> Self {
         let queues = u16::try_from(shards.len()).expect("few");
         let target = Target::start(config(queues), shards).expect("a target");
@@ -92,8 +92,8 @@ impl Connected {
         }
     }
 
-    /// Lets the drivers play the hosts: each has DEPTH commands in flight until so many are
-    /// answered.
+    /// Lets the drivers play the hosts. Each host has `depth` commands in flight until `commands`
+    /// are answered.
     pub(crate) fn play(&self, play: &Play, depth: usize, commands: usize) {
         let io_queues = self.hosts.iter().enumerate().skip(1);
         let loads = io_queues.map(|(queue, io)| Arc::new(Load::new(io, queue, depth, commands)));
@@ -102,7 +102,7 @@ impl Connected {
     }
 }
 
-/// A queue with room for every depth.
+/// An I/O queue with room for every depth.
 fn io_queue(address: SocketAddr, controller: u16, queue: u16) -> Host {
     let mut io = Host::dial(address);
     io.open(Digests::NONE);
@@ -141,11 +141,11 @@ fn config(queues: u16) -> TargetConfig {
     }
 }
 
-/// What the simulated host asks.
+/// The commands of a simulated host.
 struct Load {
-    /// The host's end of the connection that it takes over.
+    /// Address of the host's end of the connection.
     host: SocketAddr,
-    /// Capsules of `depth` reads, each of another place and with an id of its own.
+    /// Capsules of `depth` reads, each of another block and with another id.
     capsules: Vec<u8>,
     depth: usize,
     commands: usize,
@@ -153,7 +153,7 @@ struct Load {
 }
 
 impl Load {
-    /// Each queue reads blocks of its own.
+    /// The commands of a queue, which reads blocks of its own.
     fn new(io: &Host, queue: usize, depth: usize, commands: usize) -> Self {
         let expected = u32::try_from(READ_BYTES).expect("small");
         let capsule = |id: u16| {
@@ -175,8 +175,8 @@ impl Load {
     }
 }
 
-/// Tries every operation by hand until there is a load for a connection of its shard; from then on
-/// it is the other end of that one.
+/// Executes every operation by a system call until its shard has a connection with a load. From
+/// then on the driver is the other end of this connection.
 struct ByHand {
     play: Arc<Play>,
     waiting: Vec<Submission>,
@@ -187,8 +187,8 @@ struct ByHand {
 struct Simulated {
     task: TaskId,
     load: Arc<Load>,
-    /// Bytes of capsules that have been sent and not received, and where in the ring of capsules
-    /// they begin.
+    /// Bytes of capsules that were sent and not received. `at` is their start in the ring of
+    /// capsules.
     unread: usize,
     at: usize,
     answered_bytes: usize,
@@ -206,7 +206,8 @@ impl ByHand {
         }
     }
 
-    /// Becomes a host as soon as there are any and the target waits for one of them here.
+    /// Takes a connection over as soon as loads exist and the target waits to receive from one of
+    /// them.
     fn take_over(&mut self) {
         let Some(loads) = self.play.loads.get() else {
             return;
@@ -229,8 +230,8 @@ impl ByHand {
             }
         }
         if endings.is_empty() {
-            // Between two tries of a host that is being connected: what is counted would drown in
-            // tries otherwise.
+            // Pause between two attempts while a host connects. Without the pause the attempts
+            // would dominate the count.
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -278,7 +279,7 @@ impl Simulated {
         }
     }
 
-    /// The shard has asked for so many operations more.
+    /// Counts `asked` new operations, and answers the waiting ones.
     fn turn(&mut self, asked: usize, waiting: &mut Vec<Submission>, endings: &mut Vec<Completed>) {
         self.operations += asked;
         self.submitting_turns += usize::from(asked > 0);
@@ -288,7 +289,7 @@ impl Simulated {
         }
     }
 
-    /// Ends what the target asked of this connection; what others wait for stays where it is.
+    /// Completes the target's operations on this connection. Others stay.
     fn answer(&mut self, waiting: &mut Vec<Submission>, endings: &mut Vec<Completed>) {
         let mut index = 0;
         while index < waiting.len() {
@@ -312,8 +313,7 @@ impl Simulated {
                 bytes,
                 ..
             } => {
-                // To the end of the ring at most: what comes round again comes with the next
-                // receive.
+                // At most to the end of the ring. The next receive gets the bytes after it.
                 let bytes = bytes.min(self.unread).min(load.capsules.len() - self.at);
                 let capsules = &load.capsules[self.at..self.at + bytes];
                 buf.bytes_mut()[start..start + bytes].copy_from_slice(capsules);
@@ -345,7 +345,7 @@ impl Simulated {
     }
 }
 
-/// Tries an operation without waiting; gives it back if it would.
+/// Tries an operation without waiting. Returns the operation if it would wait.
 fn attempt(op: Op) -> Result<Completion, Op> {
     match op {
         Op::Accept { listener } => match accept(&listener) {

@@ -42,7 +42,7 @@ pub(super) enum Work {
     /// A change of reservations at this logical unit. The number is the length of the command's
     /// parameter list, in bytes.
     Changing(UnitName, Box<PendingChange>, u32),
-    /// This disk, after an abort; then the answer, if there is one.
+    /// The disk of an aborted command. The answer follows, if there is one.
     Aborted(UnitName, Option<AbortAnswer>),
 }
 
@@ -88,7 +88,7 @@ pub(super) enum Requester {
     ColdReset(ManagementId, Option<Vec<ConnectionAddress>>),
     /// Another connection: it sees the drop of this value.
     Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
-    /// This connection: it answers a Logout when no command is in progress.
+    /// This connection, which answers a Logout when no command is in progress.
     Connection,
 }
 

@@ -16,7 +16,7 @@ use super::DISCOVERY_PORT;
 use crate::catalog::disk::ExportedDisk;
 use crate::{Catalog, Export, Limits, Protocol, SubsystemConfig};
 
-/// The inventory of a catalog; `disks` are its disks by UUID.
+/// The inventory of a catalog. `disks` are its disks by UUID.
 ///
 /// # Errors
 /// A sentence that names the fault.

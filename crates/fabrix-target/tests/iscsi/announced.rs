@@ -34,7 +34,7 @@ fn each_unit(
     let mut initiator = session(&stage, 1, false);
     for (lun, block_bytes) in (0..).zip(BLOCK_BYTES) {
         initiator.lun = lun;
-        initiator.command(&[0; 6], 0); // Power-on is told once for each unit.
+        initiator.command(&[0; 6], 0); // Each unit reports power-on once.
         let page = initiator.command(&[0x12, 1, 0xB0, 0, 64, 0], 64).data;
         let field = |at: usize| u32::from_be_bytes(page[at..at + 4].try_into().expect("four"));
         check(&mut initiator, block_bytes, &field);

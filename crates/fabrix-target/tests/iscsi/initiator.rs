@@ -55,7 +55,7 @@ impl Initiator {
     pub(crate) fn dial(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).expect("the target listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        // What is sent in pieces does not wait for the target's kernel.
+        // Nagle's delay would hold small segments back.
         socket.set_nodelay(true).expect("an option");
         Self {
             socket,

@@ -199,7 +199,7 @@ impl Limit {
         match spec::Opcode(command.cdb[0]) {
             spec::Opcode::READ_16 => self.read(command),
             spec::Opcode::SERVICE_ACTION_IN_16 => {
-                let mut capacity = [0; 32]; // READ CAPACITY(16): the last block, and the bytes of one
+                let mut capacity = [0; 32]; // READ CAPACITY(16): last block, block length
                 let last = DISK_BYTES / u64::from(BLOCK_BYTES) - 1;
                 capacity[..8].copy_from_slice(&last.to_be_bytes());
                 capacity[8..12].copy_from_slice(&BLOCK_BYTES.to_be_bytes());

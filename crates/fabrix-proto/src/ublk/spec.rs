@@ -1,8 +1,8 @@
 //! Structures that server and driver exchange: commands, device information, parameters and request
 //! descriptors.
 //!
-//! Layout and numbers only. Source: include/uapi/linux/ublk_cmd.h of the Linux kernel, 6.5 and
-//! later.
+//! Layout and numbers only.
+//! Source: include/uapi/linux/ublk_cmd.h of the Linux kernel, 6.5 and later.
 
 /// Device for all control commands.
 pub const CONTROL_PATH: &str = "/dev/ublk-control";

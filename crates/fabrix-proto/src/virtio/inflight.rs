@@ -4,8 +4,9 @@
 //! Each step writes one word. The order of the steps is such that a death between any two of them
 //! neither loses a request nor answers one twice. The monitor and earlier back ends can write this
 //! memory too, so every value read from it is checked. Each check ends after as many steps as the
-//! queue has entries. Source: QEMU, docs/interop/vhost-user.rst, "Inflight I/O tracking", for split
-//! virtqueues. All integers are in the machine's own order.
+//! queue has entries.
+//! Source: QEMU, docs/interop/vhost-user.rst, "Inflight I/O tracking", for split virtqueues. All
+//! integers are in the machine's own order.
 
 use core::mem::offset_of;
 

@@ -3,7 +3,8 @@
 //!
 //! [`Memory`] copies, so no code here holds a reference to guest memory. The guest may change its
 //! memory at any time. Therefore the device copies everything once into its own memory and checks
-//! the copy. Source: Virtual I/O Device (VIRTIO) 1.2.
+//! the copy.
+//! Source: Virtual I/O Device (VIRTIO) 1.2.
 
 pub mod blk;
 pub mod inflight;

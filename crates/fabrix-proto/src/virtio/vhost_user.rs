@@ -3,8 +3,8 @@
 //!
 //! A message is a header, a body, and file descriptors beside it. The machine sees only the number
 //! of descriptors. It keeps the negotiated state, refuses messages that are out of order, returns
-//! the owner's next action as an [`Event`], and builds the answer. Source: QEMU,
-//! docs/interop/vhost-user.rst. All integers are in the machine's own order.
+//! the owner's next action as an [`Event`], and builds the answer.
+//! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
 
 mod queues;
 mod spec;

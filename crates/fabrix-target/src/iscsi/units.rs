@@ -23,9 +23,9 @@ const COMPARE_AND_WRITE_BLOCKS: u32 = 128;
 /// The logical units of a target at one moment.
 pub(crate) struct Units {
     pub(super) target: Target,
-    /// In ascending order of their numbers.
+    /// The units, in ascending order of their numbers.
     pub(super) list: Vec<Unit>,
-    /// Their numbers.
+    /// Numbers of the units, in the same order.
     pub(super) luns: Vec<u16>,
 }
 

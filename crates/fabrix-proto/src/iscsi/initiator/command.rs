@@ -17,7 +17,7 @@ impl Initiator {
     /// Sends a command and keeps it in `slot`, which must be free.
     ///
     /// Returns `false` and sends nothing if there is no session, if the slot is in use or does not
-    /// exist, or if the target's window is closed. [`Event::WindowOpened`], or the completion of
+    /// exist, or if the target's window is closed. `Event::WindowOpened`, or the completion of
     /// another task, follows a closed window.
     pub fn command<F: Framing>(
         &mut self,

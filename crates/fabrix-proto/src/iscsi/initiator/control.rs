@@ -32,7 +32,7 @@ impl Initiator {
         true
     }
 
-    /// Lets the machine answer [`PINGS_ANSWERED`] more pings of the target. The owner of the
+    /// Lets the machine answer `PINGS_ANSWERED` more pings of the target. The owner of the
     /// connection calls this every few seconds.
     pub fn renew(&mut self) {
         self.pings_left = PINGS_ANSWERED;

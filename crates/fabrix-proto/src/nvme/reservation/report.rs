@@ -42,7 +42,7 @@ wire! {
 }
 
 /// Writes the report, truncated to the length of `page`. Bytes behind the report are zero.
-/// Registrants of other protocols appear with [`Initiator::host_id`].
+/// Registrants of other protocols appear with `Initiator::host_id`.
 pub fn write_report(state: &Reservations, page: &mut [u8]) {
     page.fill(0);
     let mut header = ReportHeader::new_zeroed();

@@ -159,15 +159,6 @@ fn wait_for_json(lines: &Receiver<String>) -> Result<Value, String> {
     ))
 }
 
-/// The port in an address.
-pub(super) fn port_of(uri: &str) -> Result<u16, String> {
-    let (_, rest) = uri.split_once("://").unwrap_or(("", uri));
-    let authority = rest.split('/').next().unwrap_or("");
-    let port = authority.rsplit_once(':').map(|(_, port)| port.parse());
-    port.and_then(Result::ok)
-        .ok_or_else(|| format!("no port in {uri}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::side::Access;
@@ -188,12 +179,6 @@ mod tests {
         assert!(failure.contains("no such disk"), "{failure}");
         let object = printed(&["{", r#""exports": []"#, "}"]);
         assert!(object.expect("an object")["exports"].is_array());
-    }
-
-    #[test]
-    fn reads_the_port_of_an_address() {
-        assert_eq!(port_of("nvme+tcp://127.0.0.1:4420/nqn.x:y/1"), Ok(4420));
-        assert!(port_of("nvme+tcp://127.0.0.1/nqn.x:y").is_err());
     }
 
     /// A program with our words that answers at once and notes how it was asked.

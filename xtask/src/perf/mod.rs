@@ -7,7 +7,6 @@
 
 mod attach;
 mod ceiling;
-mod connections;
 mod fabrix;
 mod fio;
 mod iscsi;
@@ -227,10 +226,7 @@ fn measure_row(
     for side in row.sides() {
         _files_until_the_row_ends.extend(DiskFile::for_side(side, programs)?);
     }
-    let asked = options.pairs();
-    // Idle connections do not vary much.
-    let idle = row.ours.connections > 0;
-    let wanted = if idle { asked.min(3) } else { asked };
+    let wanted = options.pairs();
     let mut pairs: Vec<Pair> = Vec::new();
     let mut started = Vec::new();
     loop {
@@ -244,10 +240,7 @@ fn measure_row(
             started.clear();
             started = Started::all(row, programs)?;
         }
-        let mut pair = measure_pair(row, &started, pairs.len(), options.seconds())?;
-        if !row.needs_quiet() {
-            pair.spoiled = None;
-        }
+        let pair = measure_pair(row, &started, pairs.len(), options.seconds())?;
         report.pair(row, pairs.len(), &pair)?;
         pairs.push(pair);
     }
@@ -286,7 +279,7 @@ fn measure_pair(
             let before = Ticks::now()?;
             let measured = started[at].measure(seconds)?;
             let noise = Ticks::now()?.noise_since(&before, row.is_the_kernels());
-            if !row.needs_quiet() || noise.spoils().is_none() || pair.again == AGAIN_MOST {
+            if noise.spoils().is_none() || pair.again == AGAIN_MOST {
                 break (measured, noise);
             }
             pair.again += 1;
@@ -340,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_row_is_named_by_how_it_begins_or_by_its_group() {
-        assert_eq!(names("").len(), 9);
+        assert_eq!(names("").len(), 8);
         assert_eq!(names("--full").len(), rows::all().len());
         assert_eq!(names("--only 4k-randread-1").len(), 2);
         let iscsi = names("--only iscsi");

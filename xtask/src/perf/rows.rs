@@ -6,7 +6,7 @@
 use super::side::{Access, Client, Disk, Measured, Server, Side, Spin};
 
 /// `GROUP NAME | our side | what differs at the other side | number and floor`. Words of a side
-/// stand in [`Side::with`]. A side of `connections=N` holds N idle connections.
+/// stand in [`Side::with`].
 const TABLE: &str = "
 wire      4k-randread-32                     | read 4k 32                    | bare        | iops >= 0.80
 wire      4k-randread-128                    | read 4k 128                   | bare        | iops >= 0.80
@@ -16,7 +16,6 @@ wire      4k-randread-1-p50                  | read 4k 1                     | b
 wire      4k-randwrite-1-p50                 | write 4k 1                    | bare        | p50 <= 1.15
 wire      128k-randread-8                    | read 128k 8                   | bare        | iops >= 0.90
 wire      128k-randwrite-8                   | write 128k 8                  | bare        | iops >= 0.60
-idle      idle-16-connections                | connections=16                |             | idle-cpu <= 0.01
 mix       8k-70-writes-32                    | mix=30 8k 32                  | bare        | iops >= 0.75
 mix       16k-50-writes-32                   | mix=50 16k 32                 | bare        | iops >= 0.75
 digest    digest-4k-randread-32              | read 4k 32 digest             | no-digest   | iops >= 0.65
@@ -34,12 +33,6 @@ file      bench-file-disk-4k-randread-32     | read 4k 32 file spin nobody   | f
 file      bench-file-disk-4k-randread-32-p50 | read 4k 32 file spin nobody   | fio         | p50 <= 1.10
 file      bench-file-disk-4k-randread-32-p99 | read 4k 32 file spin nobody   | fio         | p99 <= 1.25
 file      bench-file-asleep-4k-randread-32   | read 4k 32 file nobody        | fio         | iops >= 0.75
-many      idle-1-connection                  | connections=1                 |             | idle-cpu <= 0.01
-many      idle-64-connections                | connections=64                |             | idle-cpu <= 0.01
-many      idle-1000-connections              | connections=1000              |             | idle-cpu <= 0.01
-many      memory-64-connections              | connections=64                |             | memory <= 64.00
-many      memory-1000-connections            | connections=1000              |             | memory <= 64.00
-many      one-more-than-10000                | connections=10000             |             | one-more <= 1.50
 open-loop cpu-at-1k-iops                     | read 4k 128 rate=1000         |             | cpu <= 0.10
 open-loop cpu-at-10k-iops                    | read 4k 128 rate=10000        |             | cpu <= 0.30
 open-loop cpu-at-50k-iops                    | read 4k 128 rate=50000        |             | cpu <= 1.00
@@ -75,11 +68,9 @@ spdk      spdk-file-disk-4k-randread-32      | read 4k 32 file spin          | s
 spdk      spdk-file-disk-4k-randwrite-32     | write 4k 32 file spin         | spdk spdk-perf | iops >= 1.00
 ";
 /// The names of numbers in [`Measured`].
-const NUMBERS: [&str; 8] = [
-    "iops", "p50", "p95", "p99", "cpu", "idle-cpu", "memory", "one-more",
-];
-/// The groups that run when nobody says what to run.
-const USUAL: [&str; 2] = ["wire", "idle"];
+const NUMBERS: [&str; 5] = ["iops", "p50", "p95", "p99", "cpu"];
+/// The group that runs when the command line names no rows.
+const USUAL: &str = "wire";
 
 /// One line of the table.
 #[derive(Debug)]
@@ -134,9 +125,9 @@ impl Row {
         })
     }
 
-    /// Whether the row runs when nobody says what to run.
+    /// Whether the row runs when the command line names no rows.
     pub(super) fn is_usual(&self) -> bool {
-        USUAL.contains(&self.group)
+        self.group == USUAL
     }
 
     pub(super) fn sides(&self) -> impl Iterator<Item = &Side> {
@@ -146,25 +137,19 @@ impl Row {
     /// The number of a side.
     ///
     /// # Errors
-    /// It is zero: nothing was measured. Idle connections may cost nothing.
+    /// It is zero: nothing was measured.
     pub(super) fn number_of(&self, measured: &Measured) -> Result<f64, String> {
         let number = measured.number(self.number);
-        let is_there = number > 0.0 || self.ours.connections > 0;
-        is_there
+        (number > 0.0)
             .then_some(number)
             .ok_or_else(|| format!("no {} in {}", self.number, measured.raw))
     }
 
-    /// Whether threads of the kernel do a part of what is measured: the work of a loop device, what
-    /// is written to a disk, and the end of many connections.
+    /// Whether threads of the kernel do a part of the measured work: that of a loop device, or
+    /// writes to a disk.
     pub(super) fn is_the_kernels(&self) -> bool {
         let writes_a_file = self.ours.disk == Disk::File && self.ours.access != Access::Read;
-        self.ours.server.is_device() || writes_a_file || self.number == "one-more"
-    }
-
-    /// Whether other programs change the figure. What one process used is counted whoever else ran.
-    pub(super) fn needs_quiet(&self) -> bool {
-        !matches!(self.number, "idle-cpu" | "memory")
+        self.ours.server.is_device() || writes_a_file
     }
 }
 
@@ -181,7 +166,6 @@ impl Side {
         data_digest: false,
         iops: None,
         beside: false,
-        connections: 0,
     };
 
     /// This side with what the words say; None: a word is unknown.
@@ -229,7 +213,6 @@ impl Side {
                     }
                 }
                 "rate" => self.iops = Some(number),
-                "connections" => self.connections = number,
                 _ => return None,
             }
         } else {
@@ -281,13 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_done_is_no_number_but_for_idle_connections() {
-        let none = Measured::default();
-        assert!(row("4k-randread-32").number_of(&none).is_err());
-        assert_eq!(row("idle-1-connection").number_of(&none), Ok(0.0));
-    }
-
-    #[test]
     fn the_other_side_is_ours_but_for_its_words() {
         let row = row("iscsi-tgt-null-4k-randread-32");
         let other = row.other.expect("two sides");
@@ -303,7 +279,6 @@ mod tests {
     fn threads_of_the_kernel_are_left_out_where_they_do_a_part_of_the_work() {
         assert!(row("file-disk-4k-randwrite-32").is_the_kernels());
         assert!(row("attach-loop-4k-randread-32").is_the_kernels());
-        assert!(row("one-more-than-10000").is_the_kernels());
         assert!(!row("file-disk-4k-randread-32").is_the_kernels());
         assert!(!row("file-tmpfs-4k-randwrite-32").is_the_kernels());
     }

@@ -2,7 +2,7 @@
 //!
 //! How a side is started and measured stands in `started.rs`.
 
-use super::{Programs, attach, connections, spdk};
+use super::{Programs, attach, spdk};
 use crate::interop::install_tool;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,8 +28,6 @@ pub(super) struct Side {
     pub(super) iops: Option<u32>,
     /// A second connection, of 128 KiB reads with 8 in flight, keeps the target busy meanwhile.
     pub(super) beside: bool,
-    /// Idle connections that are held instead of asking for anything; 0: this is a load.
-    pub(super) connections: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +104,8 @@ pub(super) enum Spin {
 /// What came of one measurement of one side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
-    /// Numbers by name: `iops`; the latencies `p50`, `p95` and `p99` in microseconds; `cpu`, the
-    /// processor time of the target in processors; and what idle connections were held for:
-    /// `idle-cpu`, `memory` in KiB for each, and `one-more`, the time in which one more host
-    /// connects, reads and leaves, against the same with no other connection.
+    /// Numbers by name: `iops`; the latencies `p50`, `p95` and `p99` in microseconds; and
+    /// `cpu`, the processor time of the target in processors.
     numbers: BTreeMap<&'static str, f64>,
     /// What the program printed.
     pub(super) raw: Value,
@@ -125,7 +121,6 @@ impl Side {
     /// Why this machine cannot measure this side, if so.
     pub(super) fn refusal(&self, programs: &Programs) -> Result<(), String> {
         match (self.server, self.client) {
-            _ if self.connections > 0 => connections::refusal(self.connections),
             (Server::Spdk, _) | (_, Client::SpdkPerf) => spdk::Spdk::find().map(|_| ()),
             (Server::Tgt, _) => install_tool("iscsi-perf").and_then(|()| install_tool("tgtd")),
             (server, _) if server.is_device() => attach::need(server),

@@ -10,13 +10,12 @@ use super::fabrix::{self, Target};
 use super::rows::Row;
 use super::side::{Client, DISK_BYTES, Measured, Server, Side};
 use super::spdk::{Served, Spdk};
-use super::{CPUS, Programs, attach, connections, fio, iscsi};
+use super::{CPUS, Programs, attach, fio, iscsi};
 use std::rc::Rc;
 
 /// A side that is ready to be measured.
 pub(super) struct Started<'a> {
     side: Side,
-    number: &'static str,
     programs: &'a Programs,
     serving: Serving,
 }
@@ -41,7 +40,6 @@ impl<'a> Started<'a> {
             let shared = shared.map(|ours| ours.serving.clone());
             started.push(Self {
                 side: *side,
-                number: row.number,
                 programs,
                 serving: shared.map_or_else(|| Serving::start(side, programs), Ok)?,
             });
@@ -73,7 +71,6 @@ impl<'a> Started<'a> {
     fn measure_whole(&self, seconds: u32) -> Result<Measured, String> {
         let (side, programs) = (&self.side, self.programs);
         match side.server {
-            _ if side.connections > 0 => connections::measure(side, self.number, programs),
             Server::Tgt => iscsi::measure_tgt(side, programs, seconds),
             Server::IscsiLimit => iscsi::measure_limit(side, programs, seconds),
             Server::Nobody => {
@@ -93,7 +90,7 @@ impl Serving {
     /// Starts what stays, and writes its disk once; it sleeps until it is measured.
     fn start(side: &Side, programs: &Programs) -> Result<Self, String> {
         Ok(match side.server {
-            Server::Fabrix if side.connections == 0 => {
+            Server::Fabrix => {
                 let target = Target::start(side, programs)?;
                 target.fill(programs)?;
                 target.process.pause()?;

@@ -22,7 +22,7 @@ impl Ceiling {
     pub(super) fn start(
         side: &Side,
         programs: &Programs,
-        cpus: [usize; 2],
+        cpus: [u32; 2],
         region_mib: u64,
     ) -> Result<Self, String> {
         let mut ceiling = command(&programs.ceiling);

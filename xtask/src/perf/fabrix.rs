@@ -1,7 +1,7 @@
 //! Our target and our host: the binary that was built, with the options that a user would give.
 
 use super::noise::run_time_ns;
-use super::side::{DISK_BYTES, Disk, HOST_CPU, Measured, Side, Spin, TARGET_CPU, parse_json};
+use super::side::{DISK_BYTES, Disk, HOST_CPU, Measured, Side, Spin, parse_json};
 use super::{Programs, START_TIME_MAX};
 use crate::process::{Background, command, output};
 use serde_json::Value;
@@ -21,14 +21,14 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn start(side: &Side, programs: &Programs) -> Result<Self, String> {
-        Self::start_on(side, programs, TARGET_CPU)
-    }
-
-    /// With a shard on each of these processors.
-    pub(super) fn start_on(side: &Side, programs: &Programs, cpus: &str) -> Result<Self, String> {
         let over_iscsi = side.client.speaks_iscsi();
         let mut serve = command(&programs.fabrix);
-        serve.args(["serve", &programs.disk(side.disk), "--cores", cpus]);
+        serve.args([
+            "serve",
+            &programs.disk(side.disk),
+            "--cores",
+            &side.cores(0),
+        ]);
         serve.args(["-o", "json", "--listen", "nvme+tcp://127.0.0.1:0"]);
         if over_iscsi {
             serve.args(["--listen", "iscsi://127.0.0.1:0"]);
@@ -108,20 +108,9 @@ pub(super) fn bench(
     side: &Side,
     seconds: u32,
 ) -> Result<Measured, String> {
-    bench_on(programs, uri, side, seconds, (HOST_CPU, 1))
-}
-
-/// The same on these processors, with so many jobs.
-pub(super) fn bench_on(
-    programs: &Programs,
-    uri: &str,
-    side: &Side,
-    seconds: u32,
-    (cpus, jobs): (&str, usize),
-) -> Result<Measured, String> {
     let mut bench = command(&programs.fabrix);
-    bench.args(["bench", uri, "--cores", cpus, "-o", "json"]);
-    bench.args(["--numjobs", &jobs.to_string()]);
+    bench.args(["bench", uri, "--cores", &side.cores(1), "-o", "json"]);
+    bench.args(["--numjobs", &side.shards.to_string()]);
     bench.args(["--rw", side.access.fio(), "--allow-write"]);
     bench.args(["--rwmixread", &side.access.percent_read().to_string()]);
     bench.args(["--bs", &side.block_bytes.to_string()]);

@@ -13,7 +13,6 @@ mod iscsi;
 mod noise;
 mod report;
 mod rows;
-mod scale;
 mod side;
 mod spdk;
 mod started;
@@ -31,8 +30,6 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Both ends are pinned: the target to the first, the host to the second.
-const CPUS: [usize; 2] = [0, 1];
 /// The folder of files that are to lie in memory.
 const MEMORY_FOLDER: &str = "/dev/shm";
 /// How long a program may take until it serves.
@@ -120,18 +117,16 @@ pub(crate) struct Options {
     /// The programs of this folder (fabrix, examples/ceiling) instead of building them
     #[arg(long, value_name = "FOLDER")]
     bin: Option<PathBuf>,
-    /// 1, 2, 4 and 8 shards against as many pairs of bare sockets: within 6 minutes
+    /// 1, 2, 4 and 8 shards against as many pairs of bare sockets: 1 pair per row, without floors
     #[arg(long)]
     scale: bool,
-    /// These numbers of shards, even where both ends have to share processors
-    #[arg(long, value_delimiter = ',', requires = "scale")]
-    shards: Vec<NonZeroUsize>,
 }
 
 impl Options {
     fn pairs(&self) -> usize {
         let usual = if self.full { 10 } else { 5 };
         let usual = if self.quick { 2 } else { usual };
+        let usual = if self.scale { 1 } else { usual };
         self.pairs.map_or(usual, NonZeroUsize::get)
     }
 
@@ -143,6 +138,9 @@ impl Options {
     /// The rows whose name begins so, or whose group is called so; without such a word the usual
     /// ones, or all.
     fn rows(&self) -> Result<Vec<Row>, String> {
+        if self.scale {
+            return Ok(rows::scale());
+        }
         let mut rows = rows::all();
         let Some(word) = &self.only else {
             rows.retain(|row| self.all || self.full || row.is_usual());
@@ -172,7 +170,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
         None => {
             let folder = target_folder()?;
-            build(options.scale)?;
+            build()?;
             let programs = Programs::in_folder(&folder.join("release"), &folder);
             (programs, folder.join("perf"))
         }
@@ -182,11 +180,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             return Err(format!("there is no {}: build it first", program.display()));
         }
     }
-    if options.scale {
-        let shards: Vec<_> = options.shards.iter().map(|count| count.get()).collect();
-        return scale::run(&shards, options.seconds(), &programs, &results);
-    }
-    if std::thread::available_parallelism().map_or(1, usize::from) < CPUS.len() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two processors are needed: one for each end".to_owned());
     }
     let mut report = Report::create(&results)?;
@@ -203,15 +197,13 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 }
 
 /// Builds the release binaries.
-fn build(scale: bool) -> Result<(), String> {
+fn build() -> Result<(), String> {
     println!("building the release binaries");
     let mut build = cargo();
     build.args(["build", "--quiet", "--release", "--package", "fabrix"]);
     build.args(["--package", "fabrix-rt", "--bin", "fabrix"]);
     build.args(["--example", "ceiling"]);
-    if !scale {
-        build.args(["--package", "fabrix-target", "--example", "iscsi_limit"]);
-    }
+    build.args(["--package", "fabrix-target", "--example", "iscsi_limit"]);
     run_program(&mut build)
 }
 
@@ -315,15 +307,14 @@ mod tests {
     fn numbers_refine_quick_and_full_and_strange_ones_are_refused() {
         let options = parse("--full --pairs 3 --only 4k").expect("all known");
         assert_eq!((options.pairs(), options.seconds()), (3, 2));
-        let scale = parse("--scale --shards 1,2").expect("all known");
-        assert_eq!((scale.shards.len(), scale.seconds()), (2, 2));
+        let scale = parse("--scale").expect("all known");
+        let rows = scale.rows().expect("rows").len();
+        assert_eq!((rows, scale.pairs(), scale.seconds()), (32, 1, 2));
         for wrong in [
             "--fast",
             "--pairs",
             "--pairs 0",
             "--seconds soon",
-            "--shards 1",
-            "--scale --shards 1,0",
             "--scale --only 4k",
             "--scale --full",
         ] {

@@ -32,39 +32,9 @@ pub(super) struct Pair {
     pub(super) again: usize,
 }
 
-/// A folder for the files of one run.
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    /// Makes one below `parent`, named by the time in seconds.
-    pub(super) fn create(parent: &Path) -> Result<Self, String> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let folder = parent.join(now.map_or(0, |since| since.as_secs()).to_string());
-        fs::create_dir_all(&folder)
-            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
-        Ok(Self(folder))
-    }
-
-    pub(super) fn write(&self, name: &str, value: &Value) -> Result<(), String> {
-        let path = self.0.join(name);
-        fs::write(&path, format!("{value:#}\n"))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))
-    }
-
-    /// Writes what the whole run came to, and says where everything lies.
-    pub(super) fn finish(&self, name: &str, rows: &[Value]) -> Result<(), String> {
-        // Where the program runs without a repository there is none to name.
-        let commit = output(command("git").args(["describe", "--always", "--dirty"]));
-        let commit = commit.unwrap_or_default();
-        let whole = json!({ "machine": describe_machine(), "commit": commit.trim(), "rows": rows });
-        self.write(name, &whole)?;
-        println!("\nraw results: {}", self.0.display());
-        Ok(())
-    }
-}
-
 pub(super) struct Report {
-    folder: Folder,
+    /// The folder of this run's files.
+    folder: PathBuf,
     table: Vec<String>,
     /// The figures of both sides, of rows that have two.
     beside: Vec<String>,
@@ -73,14 +43,25 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Makes a folder below `parent`, named by the time in seconds.
     pub(super) fn create(parent: &Path) -> Result<Self, String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let folder = parent.join(now.map_or(0, |since| since.as_secs()).to_string());
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         Ok(Self {
-            folder: Folder::create(parent)?,
+            folder,
             table: Vec::new(),
             beside: Vec::new(),
             rows: Vec::new(),
             failed: Vec::new(),
         })
+    }
+
+    fn write(&self, name: &str, value: &Value) -> Result<(), String> {
+        let path = self.folder.join(name);
+        fs::write(&path, format!("{value:#}\n"))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// Shows a pair and keeps its raw results.
@@ -100,7 +81,7 @@ impl Report {
             "sides_again": pair.again, "noise": noise, "ours": raw(0), "other": raw(1),
         });
         let name = format!("{}-{:02}.json", row.name, index + 1);
-        self.folder.write(&name, &raw)
+        self.write(&name, &raw)
     }
 
     /// Judges a row by its pairs, or by the reason why there are none.
@@ -138,7 +119,13 @@ impl Report {
         if !self.beside.is_empty() {
             println!("\n{BESIDE_HEADING}\n{}", self.beside.join("\n"));
         }
-        self.folder.finish("summary.json", &self.rows)?;
+        // Where the program runs without a repository there is no commit to name.
+        let commit = output(command("git").args(["describe", "--always", "--dirty"]));
+        let commit = commit.unwrap_or_default();
+        let (machine, commit) = (describe_machine(), commit.trim());
+        let whole = json!({ "machine": machine, "commit": commit, "rows": self.rows });
+        self.write("summary.json", &whole)?;
+        println!("\nraw results: {}", self.folder.display());
         match self.failed.len() {
             0 => Ok(()),
             _ => Err(format!(

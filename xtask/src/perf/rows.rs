@@ -96,6 +96,29 @@ pub(super) fn all() -> Vec<Row> {
     lines.map(row).collect()
 }
 
+/// The rows of `--scale`: 1, 2, 4 and 8 shards, with as many host cores on other processors. The
+/// floor is 0, because the bare sockets show how far the machine itself scales.
+pub(super) fn scale() -> Vec<Row> {
+    let loads = [
+        ("read", "4k 32"),
+        ("write", "4k 32"),
+        ("read", "128k 8"),
+        ("write", "128k 8"),
+    ];
+    let mut rows = Vec::new();
+    for shards in [1, 2, 4, 8] {
+        for disk in ["null", "ram"] {
+            for (access, load) in loads {
+                let name = format!("{shards}-{disk}-{access}-{}", load.replace(' ', "-"));
+                let side = format!("{access} {load} {disk} shards={shards}");
+                let line = format!("scale {name} | {side} | bare | iops >= 0.00");
+                rows.extend(Row::parse(line.leak()));
+            }
+        }
+    }
+    rows
+}
+
 impl Row {
     fn parse(line: &'static str) -> Option<Self> {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -166,6 +189,7 @@ impl Side {
         data_digest: false,
         iops: None,
         beside: false,
+        shards: 1,
     };
 
     /// This side with what the words say; None: a word is unknown.
@@ -185,6 +209,7 @@ impl Side {
                 "iscsi-perf" => self.client = Client::IscsiPerf,
                 "spdk-perf" => self.client = Client::SpdkPerf,
                 "fio" => self.client = Client::Fio,
+                "ram" => self.disk = Disk::Ram,
                 "null" => self.disk = Disk::Null,
                 "tmpfs" => self.disk = Disk::Tmpfs,
                 "file" => self.disk = Disk::File,
@@ -213,6 +238,7 @@ impl Side {
                     }
                 }
                 "rate" => self.iops = Some(number),
+                "shards" => self.shards = number,
                 _ => return None,
             }
         } else {

@@ -28,6 +28,8 @@ pub(super) struct Side {
     pub(super) iops: Option<u32>,
     /// A second connection, of 128 KiB reads with 8 in flight, keeps the target busy meanwhile.
     pub(super) beside: bool,
+    /// Shards of the target, and as many cores of the host.
+    pub(super) shards: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +120,24 @@ impl Side {
             && self.client.speaks_iscsi() == other.client.speaks_iscsi()
     }
 
+    /// The processors of each pair of a shard and a host core.
+    pub(super) fn cpus(&self) -> impl Iterator<Item = [u32; 2]> {
+        let shards = self.shards;
+        (0..shards).map(move |shard| [shard, shards + shard])
+    }
+
+    /// The processors of the target (0) or of the host (1), as `--cores` takes them.
+    pub(super) fn cores(&self, end: usize) -> String {
+        let cpus: Vec<String> = self.cpus().map(|pair| pair[end].to_string()).collect();
+        cpus.join(",")
+    }
+
     /// Why this machine cannot measure this side, if so.
     pub(super) fn refusal(&self, programs: &Programs) -> Result<(), String> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        if cpus < 2 * self.shards as usize {
+            return Err(format!("{} processors are needed", 2 * self.shards));
+        }
         match (self.server, self.client) {
             (Server::Spdk, _) | (_, Client::SpdkPerf) => spdk::Spdk::find().map(|_| ()),
             (Server::Tgt, _) => install_tool("iscsi-perf").and_then(|()| install_tool("tgtd")),

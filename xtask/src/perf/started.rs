@@ -10,7 +10,7 @@ use super::fabrix::{self, Target};
 use super::rows::Row;
 use super::side::{Client, DISK_BYTES, Measured, Server, Side};
 use super::spdk::{Served, Spdk};
-use super::{CPUS, Programs, attach, fio, iscsi};
+use super::{Programs, attach, fio, iscsi};
 use std::rc::Rc;
 
 /// A side that is ready to be measured.
@@ -24,7 +24,7 @@ pub(super) struct Started<'a> {
 #[derive(Clone)]
 enum Serving {
     Ours(Rc<Target>),
-    Bare(Rc<Ceiling>),
+    Bare(Rc<[Ceiling]>),
     Spdk(Rc<Served>),
     /// Everything that takes part starts and ends with each measurement.
     Nothing,
@@ -56,9 +56,14 @@ impl<'a> Started<'a> {
                 Client::SpdkPerf => Spdk::find()?.perf(side, &target.uri, seconds),
                 _ => target.measure(side, programs, seconds),
             }),
-            Serving::Bare(ceiling) => {
-                ceiling.ask(seconds)?;
-                ceiling.answer(seconds)
+            Serving::Bare(pairs) => {
+                pairs.iter().try_for_each(|pair| pair.ask(seconds))?;
+                let mut whole = pairs[0].answer(seconds)?;
+                for pair in &pairs[1..] {
+                    let iops = pair.answer(seconds)?.number("iops");
+                    whole.add("iops", whole.number("iops") + iops);
+                }
+                Ok(whole)
             }
             Serving::Spdk(served) => served.process.awake(|| match side.client {
                 Client::SpdkPerf => Spdk::find()?.perf(side, &served.uri, seconds),
@@ -97,8 +102,11 @@ impl Serving {
                 Self::Ours(Rc::new(target))
             }
             Server::BareSockets => {
-                let ceiling = Ceiling::start(side, programs, CPUS, DISK_BYTES >> 20)?;
-                Self::Bare(Rc::new(ceiling))
+                let region_mib = (DISK_BYTES >> 20) / u64::from(side.shards);
+                let pairs = side
+                    .cpus()
+                    .map(|cpus| Ceiling::start(side, programs, cpus, region_mib));
+                Self::Bare(pairs.collect::<Result<_, _>>()?)
             }
             Server::Spdk => {
                 let served = Spdk::find()?.serve(side.disk, programs)?;

@@ -137,12 +137,4 @@ Run Summary:    Type  Total    Ran Passed Failed Inactive
         let more = OUTPUT.replace("tests      4      4", "tests      5      5");
         assert!(read(&more).expect_err("one is missing").contains('5'));
     }
-
-    #[test]
-    fn addresses_are_taken_apart() {
-        let (portal, name) = split_url("iscsi://127.0.0.1:3260/iqn.a:b/0").expect("one");
-        assert_eq!((portal, name), ("127.0.0.1:3260", "iqn.a:b/0"));
-        let two = "Target:iqn.a:b Portal:127.0.0.1:1,1\nTarget:iqn.a:b Portal:[::1]:2,1\n";
-        assert_eq!(portals(two), ["127.0.0.1:1", "[::1]:2"]);
-    }
 }

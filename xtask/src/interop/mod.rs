@@ -238,27 +238,3 @@ fn print(script: &Script, outcome: &Outcome) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[test]
-    fn a_name_means_the_scripts_that_contain_it_and_no_word_the_core() {
-        let wants = |line: &str, name: &str| {
-            let words = std::iter::once("interop").chain(line.split_whitespace());
-            let script = Script {
-                name: name.to_owned(),
-                ..Script::default()
-            };
-            let options = Options::try_parse_from(words).ok();
-            options.map(|options| options.wants(&script))
-        };
-        assert_eq!(wants("kernel-host", "kernel-host/connect"), Some(true));
-        assert_eq!(wants("kernel-host", "kernel-target/connect"), Some(false));
-        assert_eq!(wants("", "not-core"), Some(false));
-        assert_eq!(wants("--all", "not-core"), Some(true));
-        assert!([wants("--soon", ""), wants("a b", "")] == [None, None]);
-    }
-}

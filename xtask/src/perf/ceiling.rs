@@ -75,22 +75,3 @@ fn words(side: &Side, region_mib: u64) -> Vec<String> {
     words.extend(side.iops.map(|iops| iops.to_string()));
     words
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bare_sockets_are_offered_the_same_load_and_sleep_where_ours_does() {
-        let side = Side {
-            depth: 128,
-            spin: Spin::Never,
-            iops: Some(10_000),
-            ..Side::BASE
-        };
-        let expected = "128 4096 read block-target - 1024 10000";
-        assert_eq!(words(&side, 1024).join(" "), expected);
-        let closed = Side { iops: None, ..side };
-        assert_eq!(words(&closed, 16).join(" "), "128 4096 read block - 16");
-    }
-}

@@ -150,7 +150,6 @@ fn wait_for_json(lines: &Receiver<String>) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::side::Access;
     use super::*;
     use std::sync::mpsc;
 
@@ -168,47 +167,5 @@ mod tests {
         assert!(failure.contains("no such disk"), "{failure}");
         let object = printed(&["{", r#""exports": []"#, "}"]);
         assert!(object.expect("an object")["exports"].is_array());
-    }
-
-    /// A program with our words that answers at once and notes how it was asked.
-    const STAND_IN: &str = r#"cat > "$0" <<'END'
-#!/bin/sh
-echo "$@" >> "$0.log"
-case "$1" in
-serve) echo '{"exports":'; echo '[{"uri":"nvme+tcp://127.0.0.1:1/nqn/1"}]}'; exec sleep 60 ;;
-bench) echo '{"jobs":[{"read":{"iops":5},"write":{"iops":7,"io_bytes":2000000000}}]}' ;;
-esac
-END
-chmod +x "$0""#;
-
-    #[test]
-    fn fills_the_disk_before_it_measures_and_asks_for_the_load_of_the_side() {
-        let folder = std::env::temp_dir().join(format!("xtask-perf-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for the stand-in");
-        let programs = Programs::in_folder(&folder, &folder);
-        // By a shell: while one of our own threads holds the file open, the kernel does not run it.
-        let mut shell = command("sh");
-        output(shell.args(["-c", STAND_IN]).arg(&programs.fabrix)).expect("a shell");
-        let side = Side {
-            access: Access::Mixed { percent_read: 30 },
-            spin: Spin::Never,
-            data_digest: true,
-            iops: Some(1000),
-            ..Side::BASE
-        };
-        let measured = Target::start(&side, &programs).and_then(|target| {
-            target.fill(&programs)?;
-            target.measure(&side, &programs, 7)
-        });
-        let log = std::fs::read_to_string(folder.join("fabrix.log")).expect("what was asked");
-        std::fs::remove_dir_all(&folder).expect("removed again");
-        assert_eq!(measured.map(|measured| measured.number("iops")), Ok(12.0));
-        let asked: Vec<&str> = log.lines().collect();
-        assert_eq!(asked.len(), 3, "{log}");
-        assert!(asked[0].starts_with("serve ram:1G --cores 0") && asked[0].contains("never"));
-        assert!(asked[1].contains("--rw write"), "{log}");
-        let load = "--rw randrw --allow-write --rwmixread 30 --bs 4096 --iodepth 1 --ramp 1 \
-                    --runtime 7 --data-digest --rate-iops 1000 --spin always";
-        assert!(asked[2].ends_with(load), "{log}");
     }
 }

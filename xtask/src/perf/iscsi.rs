@@ -147,16 +147,3 @@ pub(super) fn free_port() -> Result<u16, String> {
         .map(|address| address.port())
         .map_err(|error| format!("no port is to be had: {error}"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_average_over_the_whole_run_counts() {
-        let said = "\r00:00:01 - lba 5, iops current 70398 (274 MB/s), iops average 70398 (274 MB/s), in_flight 32\
-                    \riops average 65481 (255 MB/s)   \n\nfinished.\n";
-        assert_eq!(average(said), Some(65481.0));
-        assert_eq!(average("iops average 0 (0 MB/s)"), None);
-    }
-}

@@ -198,10 +198,4 @@ mod tests {
         ];
         assert_eq!(of_processes(&stats.into(), 7), (1110, 22));
     }
-
-    #[test]
-    fn sums_the_processors() {
-        let ticks = Ticks::of_processors("cpu  30 0 10 60 0 0 0 4 9 9\ncpu0 1 1 1 1\n");
-        assert_eq!((ticks.busy, ticks.steal, ticks.total), (40, 4, 104));
-    }
 }

@@ -197,14 +197,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_total_and_no_other_line() {
-        let said = "Device Information : IOPS MiB/s\nTCP (addr:127.0.0.1) core 1: 5.0 1\n\
-                    Total  : 361234.50 1411.07 88.5\n";
-        assert_eq!(total(said), Some(361_234.5));
-        assert_eq!(total("Total : 0.00 0.00"), None);
-    }
-
-    #[test]
     fn huge_pages_must_be_free_and_mounted() {
         let memory = "HugePages_Free:     1500\nHugepagesize:       2048 kB\n";
         let mounts = "proc /proc proc rw 0 0\nnone /dev/hugepages hugetlbfs rw 0 0\n";

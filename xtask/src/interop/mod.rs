@@ -19,7 +19,7 @@ use crate::summary::{Counts, Stop};
 use attached::Attached;
 use guest::Outcome;
 use packages::Kernel;
-use script::{Choice, Script};
+use script::{KERNELS, Script};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,8 +95,8 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
 
 /// Everything that the guests share.
 struct Bench {
-    /// For each kernel, in the order of [`Choice::ALL`]; None: no script runs on it.
-    boots: [Option<Boot>; Choice::ALL.len()],
+    /// For each kernel, in the order of [`KERNELS`]; None: no script runs on it.
+    boots: [Option<Boot>; KERNELS.len()],
     folder: PathBuf,
     tools: Vec<String>,
 }
@@ -116,19 +116,19 @@ impl Bench {
         fs::create_dir_all(&folder)
             .map_err(|error| format!("cannot write {}: {error}", folder.display()))?;
         let programs = programs(&folder)?;
-        let boot = |choice: Choice| -> Result<Option<Boot>, String> {
-            let of_these = |script: &&Script| script.kernel == choice;
+        let boot = |index: usize| -> Result<Option<Boot>, String> {
+            let of_these = |script: &&Script| script.kernel == index;
             let scripts: Vec<&Script> = scripts.iter().filter(of_these).collect();
             if scripts.is_empty() {
                 return Ok(None);
             }
-            let name = choice.folder();
-            let kernel = packages::kernel(choice, &folder.join(name))?;
+            let name = ["kernel", "newer-kernel", "newest-kernel"][index];
+            let kernel = packages::kernel(KERNELS[index], &folder.join(name))?;
             let layout = folder.join(format!("{name}-{}", std::process::id()));
             let base = image::base(&layout, &kernel, &scripts, &tools, &programs)?;
             Ok(Some(Boot { kernel, base }))
         };
-        let [own, newer, newest] = Choice::ALL.map(boot);
+        let [own, newer, newest] = [0, 1, 2].map(boot);
         Ok(Self {
             boots: [own?, newer?, newest?],
             folder,
@@ -150,7 +150,7 @@ impl Bench {
         // Two runs in one tree do not meet.
         let name = format!("image-{}-{index}", std::process::id());
         let image = self.folder.join(&name).with_extension("cpio");
-        let boot = self.boots[script.kernel as usize].as_ref();
+        let boot = self.boots[script.kernel].as_ref();
         let boot = boot.expect("there is one for each kind of script");
         let overlay = image::overlay(&self.folder.join(&name), script, library)?;
         fs::write(&image, [&boot.base[..], &overlay].concat())

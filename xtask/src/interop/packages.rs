@@ -4,7 +4,6 @@
 //! Knows apt and where Debian puts things. The kernel is unpacked, never installed: it only runs in
 //! a guest.
 
-use super::script::Choice;
 use crate::process::{command, output, run, works};
 use std::collections::BTreeSet;
 use std::fs;
@@ -152,11 +151,11 @@ fn apt(verb: &str) -> std::process::Command {
 }
 
 /// A kernel of Debian's, unpacked below `folder`; what was unpacked once is used again.
-pub(super) fn kernel(choice: Choice, folder: &Path) -> Result<Kernel, String> {
-    match choice {
-        Choice::Own => kernel_from(folder, &[]),
-        Choice::Newer => kernel_of_backports(folder, None),
-        Choice::Newest => kernel_of_backports(folder, Some(NEWEST)),
+pub(super) fn kernel(name: &str, folder: &Path) -> Result<Kernel, String> {
+    match name {
+        "own" => kernel_from(folder, &[]),
+        "newer" => kernel_of_backports(folder, None),
+        _ => kernel_of_backports(folder, Some(NEWEST)),
     }
 }
 

@@ -28,43 +28,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// On which of Debian's kernels a script runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Choice {
-    /// That of this distribution.
-    #[default]
-    Own,
-    /// That of its backports.
-    Newer,
-    /// The newest of any stable release's backports.
-    Newest,
-}
-
-impl Choice {
-    pub(super) const ALL: [Self; 3] = [Self::Own, Self::Newer, Self::Newest];
-
-    fn parse(word: &str) -> Result<Self, String> {
-        let of_word = Self::ALL.into_iter().find(|kernel| kernel.word() == word);
-        of_word.ok_or_else(|| format!("`kernel: {word}`: write `own`, `newer` or `newest`"))
-    }
-
-    /// Where the kernel is unpacked.
-    pub(super) fn folder(self) -> &'static str {
-        match self {
-            Self::Own => "kernel",
-            Self::Newer => "newer-kernel",
-            Self::Newest => "newest-kernel",
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Own => "own",
-            Self::Newer => "newer",
-            Self::Newest => "newest",
-        }
-    }
-}
+/// Debian's kernels that scripts run on: that of this distribution, that of its backports, and the
+/// newest of any stable release's backports.
+pub(super) const KERNELS: [&str; 3] = ["own", "newer", "newest"];
+const OWN: usize = 0;
 
 /// One script, to be run in a guest of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,8 +47,8 @@ pub(super) struct Script {
     pub(super) tools: Vec<String>,
     /// Whether `cargo xtask test` runs it.
     pub(super) is_core: bool,
-    /// On which kernel it runs.
-    pub(super) kernel: Choice,
+    /// The kernel that it runs on, as an index into [`KERNELS`].
+    pub(super) kernel: usize,
     /// It hangs if it takes longer than this.
     pub(super) seconds: u64,
     /// Patterns (extended regular expressions) of what the kernel may complain about.
@@ -150,28 +117,30 @@ fn parse(name: &str, text: &str) -> Result<Vec<Script>, String> {
         match line.strip_prefix("kernel: ") {
             Some(words) => {
                 for word in words.split_whitespace() {
-                    kernels.push(Choice::parse(word)?);
+                    let kernel = KERNELS.iter().position(|kernel| *kernel == word);
+                    let wrong = || format!("`kernel: {word}`: write `own`, `newer` or `newest`");
+                    kernels.push(kernel.ok_or_else(wrong)?);
                 }
             }
             None => script.take(line)?,
         }
     }
     if kernels.is_empty() {
-        kernels.push(Choice::Own);
+        kernels.push(OWN);
     }
     if script.shows.is_empty() {
         return Err("its first line must say what it shows: `# ...`".to_owned());
     }
-    if script.is_core && !kernels.contains(&Choice::Own) {
+    if script.is_core && !kernels.contains(&OWN) {
         return Err("another kernel is too much of a download for `run: core`".to_owned());
     }
-    let runs_also = kernels.contains(&Choice::Own);
-    let on = |kernel: Choice| Script {
+    let runs_also = kernels.contains(&OWN);
+    let on = |kernel: usize| Script {
         name: match kernel {
-            Choice::Newer | Choice::Newest if runs_also => format!("{name}@{}", kernel.word()),
+            1.. if runs_also => format!("{name}@{}", KERNELS[kernel]),
             _ => name.to_owned(),
         },
-        is_core: script.is_core && kernel == Choice::Own,
+        is_core: script.is_core && kernel == OWN,
         kernel,
         ..script.clone()
     };
@@ -266,12 +235,12 @@ true
         };
         let named = |name: &str, kernel, is_core| (name.to_owned(), kernel, is_core);
         let newest = names("# It shows.\n# kernel: newest\n");
-        assert_eq!(newest, [named("x", Choice::Newest, false)]);
+        assert_eq!(newest, [named("x", 2, false)]);
         let all = names("# It shows.\n# kernel: own newer newest\n# run: core\n");
         let wanted = [
-            named("x", Choice::Own, true),
-            named("x@newer", Choice::Newer, false),
-            named("x@newest", Choice::Newest, false),
+            named("x", 0, true),
+            named("x@newer", 1, false),
+            named("x@newest", 2, false),
         ];
         assert_eq!(all, wanted);
     }

@@ -127,10 +127,8 @@ fn count_all() -> Result<Vec<(String, u64)>, String> {
     }
     for depth in DEPTHS {
         let run = Difference::of(&shard, depth)?;
-        counts.push((
-            format!("shard-read-4k-{depth}"),
-            run.per(1, Run::instructions)?,
-        ));
+        let instructions = run.per(1, Run::instructions)?;
+        counts.push((format!("shard-read-4k-{depth}"), instructions));
         let operations = run.per(1000, |run| run.printed("operations"))?;
         counts.push((format!("operations-per-1000-reads-{depth}"), operations));
         let submits = run.per(1000, |run| run.printed("submitting-turns"))?;
@@ -159,17 +157,12 @@ fn example(package: &str, name: &str) -> Result<PathBuf, String> {
 }
 
 /// A shorter and a longer run of the same work.
-struct Difference {
-    short: Run,
-    long: Run,
-}
+struct Difference([Run; 2]);
 
 impl Difference {
     fn of(program: &Path, work: &str) -> Result<Self, String> {
-        Ok(Self {
-            short: Run::of(program, work, SHORT)?,
-            long: Run::of(program, work, LONG)?,
-        })
+        let [short, long] = [SHORT, LONG].map(|commands| Run::of(program, work, commands));
+        Ok(Self([short?, long?]))
     }
 
     /// The number that so many commands add.
@@ -178,7 +171,8 @@ impl Difference {
         commands: u64,
         number: impl Fn(&Run) -> Result<u64, String>,
     ) -> Result<u64, String> {
-        let more = number(&self.long)?.saturating_sub(number(&self.short)?);
+        let [short, long] = &self.0;
+        let more = number(long)?.saturating_sub(number(short)?);
         Ok(more * commands / u64::from(LONG - SHORT))
     }
 }
@@ -212,13 +206,10 @@ impl Run {
 
     /// The number in a line `NAME: NUMBER`.
     fn printed(&self, name: &str) -> Result<u64, String> {
-        let mut numbers = self
-            .program
-            .lines()
-            .filter_map(|line| line.split_once(": "));
-        let number = numbers.find(|(key, _)| *key == name);
+        let mut lines = self.program.lines();
+        let number = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         number
-            .and_then(|(_, number)| number.parse().ok())
+            .and_then(|number| number.parse().ok())
             .ok_or_else(|| format!("no {name} in: {}{}", self.program, self.valgrind))
     }
 }
@@ -247,10 +238,7 @@ mod tests {
             valgrind: format!("==1== Events : Ir\n==1== Collected : {instructions}\n"),
             program: format!("operations: {operations}\n"),
         };
-        let difference = Difference {
-            short: run(1_000_000, 6_400),
-            long: run(4_200_000, 12_800),
-        };
+        let difference = Difference([run(1_000_000, 6_400), run(4_200_000, 12_800)]);
         assert_eq!(difference.per(1, Run::instructions), Ok(1000));
         assert_eq!(
             difference.per(1000, |run| run.printed("operations")),

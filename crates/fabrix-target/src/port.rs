@@ -29,21 +29,8 @@ pub(crate) struct Port {
     listener: Listener,
     protocol: Protocol,
     shared: Arc<Shared>,
-    /// Connections handed over so far.
-    handed_over: usize,
+    next_shard: usize,
     pausing: bool,
-}
-
-/// Index of the shard that keeps connection `number`, counted from 0: 0, 1, 2, 2, 1, 0, 0, 1, ...
-/// for three shards. An NVMe host opens its admin queue first and its I/O queues behind it. Plain
-/// turns would put the I/O queues of all hosts that have one of them on every second shard.
-const fn shard_of(number: usize, shards: usize) -> usize {
-    let step = number % (2 * shards);
-    if step < shards {
-        step
-    } else {
-        2 * shards - 1 - step
-    }
 }
 
 /// An order to a port: close the listener.
@@ -67,7 +54,7 @@ impl Port {
             listener,
             protocol: at.protocol,
             shared,
-            handed_over: 0,
+            next_shard: 0,
             pausing: false,
         };
         port.accept(shard);
@@ -107,15 +94,14 @@ impl Port {
         }
     }
 
-    /// Hands the connection to a shard. The connection counts from here on, so that no burst
-    /// exceeds the limit.
+    /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes
+    /// the limit.
     fn hand_over(&mut self, arrival: Arrival) {
         self.shared.connected();
-        let shard = shard_of(self.handed_over, self.shared.shards.len());
-        self.handed_over = self.handed_over.wrapping_add(1);
-        if !self.shared.order(shard, Order::Adopt(arrival)) {
+        if !self.shared.order(self.next_shard, Order::Adopt(arrival)) {
             self.shared.disconnected();
         }
+        self.next_shard = self.next_shard.wrapping_add(1);
     }
 
     fn pause(&mut self, shard: &mut Shard, errno: i32) {
@@ -171,29 +157,5 @@ impl Task for Port {
         self.listener.shutdown();
         shard.remove(self.task);
         drop(done);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shard_of;
-
-    #[test]
-    fn the_io_queues_of_hosts_are_spread_over_all_shards() {
-        for shards in 1..=8 {
-            for queues in 2..=5 {
-                let mut io_queues = vec![0_usize; shards];
-                for number in 0..2 * shards * queues {
-                    if number % queues != 0 {
-                        io_queues[shard_of(number, shards)] += 1;
-                    }
-                }
-                let (least, most) = (io_queues.iter().min(), io_queues.iter().max());
-                assert!(
-                    least > Some(&0) && most <= least.map(|least| 2 * least).as_ref(),
-                    "{shards} shards, {queues} queues: {io_queues:?}"
-                );
-            }
-        }
     }
 }

@@ -91,6 +91,7 @@ impl Shared {
     /// no order to drain. The sender of a change tries again.
     pub(crate) fn order(&self, index: usize, order: Order) -> bool {
         let config_tasks = self.config_tasks.get().map_or(&[][..], Vec::as_slice);
+        let index = index % config_tasks.len().max(1);
         config_tasks.get(index).is_some_and(|config_task| {
             self.shards[index]
                 .send(*config_task, Box::new(order))

@@ -119,7 +119,7 @@ fn a_reset_waits_for_the_disk(engine: Engine) {
     disk.when(Kind::Write, Do::Obey);
     disk.release();
     stage.until("CSTS.RDY is 0", |_| admin.property(Property::CSTS) & 1 == 0);
-    // The I/O connections are on both shards. Each shard counts its own down.
+    // An I/O connection leaves the count after it has reported its end to the controller.
     stage.until("one connection", |stage| stage.target.connections() == 1);
     admin.enable();
     let mut io = stage.io(&admin, 1);

@@ -160,6 +160,7 @@ pub struct Standing {
 impl Standing {
     /// Whether a command of class `access` is answered with RESERVATION CONFLICT.
     #[must_use]
+    #[inline(always)]
     pub const fn conflicts(&self, access: Access) -> bool {
         match self.legacy {
             Some(mine) => conflicts_with_legacy(mine, access),

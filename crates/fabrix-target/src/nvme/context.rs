@@ -59,6 +59,7 @@ impl<Q: Queue> CommandContext<'_, Q> {
     }
 
     /// The timing page shows when commands were answered, of I/O queues only.
+    #[inline(always)]
     fn note_answer(&self) {
         let counters = self.local.counters();
         if counters.are_timed(self.shard.now()) && !self.stream.is_admin() {

@@ -291,6 +291,12 @@ impl Target {
         self.tasks.owned()
     }
 
+    /// Answered commands whose response waits for outstanding data, with their logical units. Task
+    /// management and a logout end them too, by [`Target::abort_unclaimed`].
+    pub fn answered(&self) -> impl Iterator<Item = (Slot, Lun)> {
+        self.tasks.answered()
+    }
+
     fn basic(&self) -> BasicHeader {
         self.header_as()
     }

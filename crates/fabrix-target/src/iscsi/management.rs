@@ -283,12 +283,13 @@ fn silently(slots: impl IntoIterator<Item = Slot>) -> Vec<Abort> {
     slots.into_iter().map(|slot| (slot, None)).collect()
 }
 
-/// The commands in progress at the logical units that `filter` accepts.
+/// The commands without a response at the logical units that `filter` accepts.
 fn commands(
     context: &CommandContext<'_, impl SessionCarrier>,
     filter: impl Fn(Lun) -> bool,
 ) -> Vec<Slot> {
-    let all = context.stream.endpoint().commands();
+    let target = context.stream.endpoint();
+    let all = target.commands().chain(target.answered());
     let all = all.filter(|(_, lun)| filter(*lun));
     all.map(|(slot, _)| slot).collect()
 }

@@ -22,6 +22,7 @@ on_both_engines!(
     logging_in_again_and_again_leaves_nothing_more_behind,
     a_login_that_waits_for_too_long_is_told_to_come_again,
     a_logout_is_answered_in_time,
+    a_task_that_waits_only_for_data_ends_with_a_reset_and_with_a_logout,
     a_disk_that_is_full_holds_its_own_commands_only,
 );
 
@@ -268,6 +269,33 @@ fn a_logout_is_answered_in_time(engine: Engine) {
     disk.release();
     drop(again);
     stage.until_empty();
+}
+
+fn a_task_that_waits_only_for_data_ends_with_a_reset_and_with_a_logout(engine: Engine) {
+    let (_disk, stage) = stage(engine, QUICK);
+    let (mut initiator, mut other) = (session(&stage, 1, false), session(&stage, 2, false));
+    // TASK ABORTED of the write waits until the data has arrived that the R2T has requested.
+    let mut cleared = |initiator: &mut Initiator| {
+        while initiator.command(&[0; 6], 0).status != 0 {}
+        let itt = initiator.begin(FINAL | WRITE, &rw(0x2A, 0, 1), 512, &[]);
+        let r2t = initiator.receive();
+        assert_eq!(r2t.opcode(), 0x31, "{r2t:?}");
+        assert_eq!(manage(&mut other, 4, u32::MAX), 0, "CLEAR TASK SET");
+        (itt, r2t.u32(20))
+    };
+    let (itt, ttt) = cleared(&mut initiator);
+    assert_eq!(manage(&mut initiator, 5, u32::MAX), 0, "LOGICAL UNIT RESET");
+    let mut bhs = [0; 48];
+    (bhs[0], bhs[1]) = (0x05, FINAL);
+    bhs[16..20].copy_from_slice(&itt.to_be_bytes());
+    bhs[20..24].copy_from_slice(&ttt.to_be_bytes());
+    initiator.send(bhs, &[0xEE; 512]);
+    // The next response is that of the next command.
+    cleared(&mut initiator);
+    initiator.log_out();
+    let answer = initiator.receive();
+    assert_eq!((answer.opcode(), answer.bhs[2]), (0x26, 0), "{answer:?}");
+    assert!(initiator.is_closed());
 }
 
 fn a_disk_that_is_full_holds_its_own_commands_only(engine: Engine) {

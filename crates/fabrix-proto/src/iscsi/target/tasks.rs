@@ -242,6 +242,13 @@ impl TaskTable {
         })
     }
 
+    /// Tasks that are answered, and whose response waits for outstanding data.
+    pub(super) fn answered(&self) -> impl Iterator<Item = (Slot, Lun)> {
+        (0..).zip(&self.tasks).filter_map(|(index, task)| {
+            matches!(task.state, TaskState::Answered(_)).then_some((Slot(index), task.lun))
+        })
+    }
+
     /// Number of slots in use.
     pub(super) fn in_use(&self) -> usize {
         self.tasks.len() - self.free.len()

@@ -13,8 +13,8 @@ use crate::machine;
 pub(crate) struct ExportNames {
     pub(crate) nqn: String,
     pub(crate) iqn: String,
-    /// Distinguishes disks in memory of this process from those of other processes, and of its own
-    /// earlier runs: their content is gone.
+    /// Distinguishes RAM disks of this process from those of other processes: the NQN from the
+    /// user, else the first listening address.
     pub(crate) scope: String,
 }
 
@@ -36,7 +36,7 @@ impl ExportNames {
         Self {
             nqn: name(nqn, "nqn"),
             iqn: name(iqn, "iqn"),
-            scope: machine::random(),
+            scope: nqn.map_or(address, str::to_owned),
         }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
         );
         let again = names("machine", &[nvme("127.0.0.1:4420")]);
         assert_eq!((&once.nqn, &once.iqn), (&again.nqn, &again.iqn));
-        assert_ne!(once.scope, again.scope, "memory is empty after a restart");
+        assert_eq!(once.scope, again.scope);
         assert!(once.nqn.starts_with("nqn.2026-01.io.fabrix:disks-"));
         assert!(once.iqn.starts_with("iqn.2026-01.io.fabrix:disks-"));
         assert!(once.nqn.len() < 40 && !once.nqn.contains("machine"));
@@ -105,6 +105,7 @@ mod tests {
         for other in &others {
             assert!(one.nqn != other.nqn && one.iqn != other.iqn);
         }
+        assert!(others[1..].iter().all(|other| other.scope != one.scope));
         // Two targets without a fixed port may run at once, so their names differ.
         let chosen = [nvme("127.0.0.1:0")];
         assert_ne!(names("one", &chosen).nqn, names("one", &chosen).nqn);
@@ -120,5 +121,6 @@ mod tests {
         );
         assert_eq!(given.nqn, "nqn.2026-01.example:a");
         assert_eq!(given.iqn, "iqn.2026-01.example:a");
+        assert_eq!(given.scope, "nqn.2026-01.example:a");
     }
 }

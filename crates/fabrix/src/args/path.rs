@@ -22,11 +22,10 @@ pub(crate) struct EngineArgs {
     /// Kernel interface for I/O
     #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
     pub(crate) engine: Engine,
-    /// Whether an event loop polls for the next event before it sleeps. auto: up to 50 us while
-    /// events follow each other closely, and up to 1 ms while 8 or more requests are in progress at
-    /// files or targets that complete them in rounds shorter than half of that; an idle loop
-    /// sleeps. never: least energy, and some 10 us more per request at depth 1. always: a loop
-    /// never sleeps, and takes a whole processor
+    /// Whether an event loop polls for the next event before it sleeps. auto: up to 50 us, while
+    /// four of five events follow within that time; an idle loop sleeps. never: least energy, and
+    /// some 10 us more per request at depth 1. always: a loop never sleeps, and takes a whole
+    /// processor
     #[arg(long, value_parser = parse_spin, default_value = "auto", value_name = "auto|never|always")]
     pub(crate) spin: SpinPolicy,
 }

@@ -68,19 +68,23 @@ impl Logs {
 }
 
 impl Listed {
-    /// The job for a disk of `disk_bytes`.
+    /// The job for a disk of `disk_bytes`. As in fio, an offset in percent is rounded up to the
+    /// shortest request, and a size in percent is rounded down.
     ///
     /// Errors: a sentence when a percentage leaves no space.
     pub(crate) fn on(self, disk_bytes: u64) -> Result<Job, String> {
-        let part =
-            |percent: u32, granule: u64| disk_bytes / 100 * u64::from(percent) / granule * granule;
+        let part = |percent: u32| {
+            let bytes = u128::from(disk_bytes) * u128::from(percent) / 100;
+            u64::try_from(bytes).unwrap_or(disk_bytes)
+        };
         let mut job = self.job;
-        let granule = u64::from(job.unit_bytes()).max(4096);
+        let unit = u64::from(job.unit_bytes()).max(1);
         if let Some(percent) = self.offset_percent {
-            job.offset = part(percent, granule);
+            job.offset = part(percent).next_multiple_of(unit);
         }
         if let Some(percent) = self.size_percent {
-            job.size = Some(part(percent, granule).min(disk_bytes.saturating_sub(job.offset)));
+            let most = disk_bytes.saturating_sub(job.offset);
+            job.size = Some(part(percent).min(most) / unit * unit);
         }
         if job.size == Some(0) {
             return Err(format!(
@@ -293,7 +297,21 @@ mod tests {
     fn sizes_in_percent_are_those_of_the_disk() {
         let listed = read("[a]\nsize=50%\noffset=25%\n").expect("fio's own form")[0][0].clone();
         let job = listed.on(1 << 20).expect("half of it");
-        assert_eq!((job.offset, job.size), (258_048, Some(520_192)));
+        assert_eq!((job.offset, job.size), (1 << 18, Some(1 << 19)));
+        // fio on a file of 1000 KiB: the offset is rounded up, the size down.
+        for (keys, offset, size) in [
+            ("size=100%\nbs=1k", 0, 1_024_000),
+            ("offset=33%\nsize=33%", 339_968, 335_872),
+            ("offset=33%\nsize=33%\nbs=16k", 344_064, 327_680),
+            ("offset=50%\nsize=90%\nbs=16k", 524_288, 491_520),
+        ] {
+            let listed = read(&format!("[a]\n{keys}\n")).expect(keys)[0][0].clone();
+            let job = listed.on(1_024_000).expect(keys);
+            assert_eq!((job.offset, job.size), (offset, Some(size)), "{keys}");
+        }
+        let listed = read("[a]\nsize=100%\nbs=1m\n").expect("one job")[0][0].clone();
+        let job = listed.on(1 << 30).expect("all of it");
+        assert_eq!(job.size, Some(1 << 30), "1024 blocks of 1024");
         assert!(
             read("[a]\nsize=1%\n").expect("one job")[0][0]
                 .clone()

@@ -28,6 +28,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::arrivals::Rate;
+use crate::contents::Contents;
 use crate::latency::PERCENTILES;
 use crate::steady::Steady;
 
@@ -79,6 +80,8 @@ pub struct Job {
     pub offset_increment: u64,
     /// Distribution of random addresses.
     pub distribution: Distribution,
+    /// Contents of unverified writes.
+    pub contents: Contents,
     /// Number of requests after which a job ends.
     pub number_ios: Option<u64>,
     /// Number of passes over the region after which a job ends, measured in bytes.
@@ -115,6 +118,7 @@ impl Default for Job {
             size: None,
             offset_increment: 0,
             distribution: Distribution::Uniform,
+            contents: Contents::default(),
             number_ios: None,
             loops: None,
             steady: None,
@@ -149,8 +153,7 @@ impl Job {
         }
     }
 
-    /// Buffer memory of one job in bytes: one buffer per read in flight, and one for all writes. A
-    /// verifying job has one buffer per write.
+    /// Buffer memory of one job in bytes: one buffer per request in flight and direction.
     pub fn buffer_bytes(&self) -> u64 {
         let percent = self.percent_read();
         let depth = u64::from(self.iodepth);
@@ -160,8 +163,7 @@ impl Job {
             bytes += depth * longest(self.sizes(false));
         }
         if percent < 100 {
-            let buffers = if self.verify { depth } else { 1 };
-            bytes += buffers * longest(self.sizes(true));
+            bytes += depth * longest(self.sizes(true));
         }
         bytes
     }

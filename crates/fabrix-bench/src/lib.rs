@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod arrivals;
+pub mod contents;
 pub mod cpu;
 pub mod job;
 pub mod latency;

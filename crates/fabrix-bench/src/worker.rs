@@ -27,6 +27,7 @@ use fabrix_rt::{Buf, Completion, Shard, Task, TaskId, Token};
 
 use crate::access::{Access, Sequence};
 use crate::arrivals::Arrivals;
+use crate::contents::Filler;
 use crate::random::mix;
 use crate::results::Tally;
 use crate::verify::Verifier;
@@ -49,10 +50,8 @@ pub(crate) struct Worker {
     verifier: Option<Verifier>,
     copy: Option<Copy>,
     slots: Vec<Slot>,
-    /// Source of all unverified writes: one buffer of the longest write. A single buffer stays in
-    /// the processor's cache, like freshly produced data of a real program. One buffer per slot
-    /// would be fetched from memory.
-    source: Option<Buf>,
+    /// Contents of unverified writes.
+    filler: Filler,
     /// Free slots. The slot that has been free longest comes first.
     idle: VecDeque<u32>,
     /// Slot whose request the disk answered with `Busy`.
@@ -102,7 +101,8 @@ impl Worker {
     ) -> Result<Self, String> {
         let job = &setup.job;
         let seed = mix(job.seed ^ u64::from(setup.index));
-        let (source, slots) = take_buffers(shard, job, seed).ok_or_else(|| {
+        let mut filler = Filler::new(job, seed);
+        let slots = take_buffers(shard, job, &mut filler).ok_or_else(|| {
             let bytes = job.buffer_bytes();
             format!(
                 "job {} cannot have its {bytes} bytes of buffers; lower iodepth or bs",
@@ -119,7 +119,7 @@ impl Worker {
                 .then(|| Verifier::new(setup.region, setup.block_bytes, setup.run)),
             copy: None,
             slots,
-            source,
+            filler,
             idle: (0..job.iodepth).collect(),
             parked: None,
             in_flight: 0,

@@ -62,6 +62,9 @@ impl Job {
         if let Err(sentence) = self.distribution.check() {
             return self.refuse(&sentence);
         }
+        if let Err(sentence) = self.contents.check() {
+            return self.refuse(&sentence);
+        }
         if self.verify && self.is_split() {
             return self.refuse("verify needs requests of one size; leave bssplit out");
         }

@@ -7,16 +7,15 @@ use fabrix_rt::{Buf, Loan, Shard};
 
 use super::Worker;
 use crate::access::Access;
+use crate::contents::Filler;
 use crate::job::Job;
-use crate::random::fill;
 
 /// A slot for one request.
 #[derive(Default)]
 pub(super) struct Slot {
     /// Destination of reads.
     pub(super) read: Option<Buf>,
-    /// Source of a write: the worker's shared source, or a separate buffer that is stamped for each
-    /// verified write.
+    /// Source of writes.
     pub(super) write: Option<Buf>,
     pub(super) access: Access,
     pub(super) scheduled_ns: u64,
@@ -51,10 +50,7 @@ impl Worker {
         (slot.access, slot.scheduled_ns, slot.start_ns) =
             (access, scheduled_ns, self.clock.now_ns());
         if access.write && self.verifier.is_none() {
-            if slot.write.is_none() {
-                slot.write.clone_from(&self.source);
-            }
-            return;
+            return prepare_write(shard, &mut self.filler, slot, longest, bytes);
         }
         // The buffer's content changes, so no disk may still send it for an earlier request. The
         // first read of a job that only writes has no buffer yet.
@@ -84,28 +80,59 @@ impl Worker {
     }
 }
 
-/// The shared source of unverified writes, if the job has any, and the slots. None without enough
-/// memory.
-pub(super) fn take_buffers(
+/// Gives an unverified write its contents.
+#[inline]
+fn prepare_write(
     shard: &mut Shard,
-    job: &Job,
-    seed: u64,
-) -> Option<(Option<Buf>, Vec<Slot>)> {
-    let source = match job.percent_read() < 100 && !job.verify {
-        true => Some(filled(shard, longest(job, true), seed)?),
-        false => None,
-    };
-    let slots = (0..job.iodepth).map(|slot| new_slot(shard, job, seed ^ u64::from(slot)));
-    Some((source, slots.collect::<Option<_>>()?))
+    filler: &mut Filler,
+    slot: &mut Slot,
+    longest: usize,
+    bytes: usize,
+) {
+    let may_change = slot.write.as_ref().is_some_and(Buf::is_unique);
+    if !may_change && (filler.changes() || slot.write.is_none()) {
+        slot.write = replacement(shard, filler, slot.write.take(), longest);
+    }
+    if filler.changes()
+        && let Some(buf) = &mut slot.write
+    {
+        filler.next(&mut buf.bytes_mut()[..bytes]);
+    }
 }
 
-fn new_slot(shard: &mut Shard, job: &Job, seed: u64) -> Option<Slot> {
+/// Another filled buffer for a slot whose buffer a disk still holds. The old contents are copied,
+/// which is faster than new random data.
+#[cold]
+fn replacement(
+    shard: &mut Shard,
+    filler: &mut Filler,
+    held: Option<Buf>,
+    longest: usize,
+) -> Option<Buf> {
+    let mut buf = shard.take_buf(longest)?;
+    match held {
+        Some(held) => buf.bytes_mut().copy_from_slice(held.bytes()),
+        None => filler.fill(buf.bytes_mut()),
+    }
+    Some(buf)
+}
+
+/// The slots with their buffers. None without enough memory.
+pub(super) fn take_buffers(shard: &mut Shard, job: &Job, filler: &mut Filler) -> Option<Vec<Slot>> {
+    (0..job.iodepth)
+        .map(|_| new_slot(shard, job, filler))
+        .collect()
+}
+
+/// A slot. Its buffer for writes is filled here, so that the measurement includes neither page
+/// faults nor the generation of the first contents.
+fn new_slot(shard: &mut Shard, job: &Job, filler: &mut Filler) -> Option<Slot> {
     let mut slot = Slot::default();
     if job.percent_read() > 0 || job.verify {
         slot.read = Some(shard.take_buf(longest(job, false))?);
     }
-    if job.percent_read() < 100 && job.verify {
-        slot.write = Some(filled(shard, longest(job, true), seed)?);
+    if job.percent_read() < 100 {
+        slot.write = Some(replacement(shard, filler, None, longest(job, true))?);
     }
     Some(slot)
 }
@@ -113,12 +140,4 @@ fn new_slot(shard: &mut Shard, job: &Job, seed: u64) -> Option<Slot> {
 /// Length of the longest read or write in bytes.
 pub(super) fn longest(job: &Job, write: bool) -> usize {
     job.sizes(write).longest_bytes() as usize
-}
-
-/// A filled buffer for writes. It is touched here once, so that the measurement includes neither
-/// page faults nor the generation of contents.
-fn filled(shard: &mut Shard, bytes: usize, seed: u64) -> Option<Buf> {
-    let mut buf = shard.take_buf(bytes)?;
-    fill(buf.bytes_mut(), seed);
-    Some(buf)
 }

@@ -7,6 +7,7 @@
 //! meaning.
 
 use fabrix_bench::arrivals::Pacing;
+use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
@@ -180,7 +181,36 @@ fn options(job: &Job) -> Value {
     if job.verify {
         set("verify", "crc32c".into());
     }
+    contents(&mut set, &job.contents);
     Value::Object(options)
+}
+
+/// The options for the contents of writes that differ from fio's defaults.
+fn contents(set: &mut impl FnMut(&str, String), contents: &Contents) {
+    match &contents.base {
+        Base::Random => {}
+        Base::Zeroes => set("zero_buffers", "1".into()),
+        Base::Pattern(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            set("buffer_pattern", format!("0x{digits}"));
+        }
+    }
+    if contents.scramble != (contents.base == Base::Random) {
+        set("scramble_buffers", u8::from(contents.scramble).to_string());
+    }
+    if contents.refill {
+        set("refill_buffers", "1".into());
+    }
+    if contents.compress_percent > 0 {
+        set(
+            "buffer_compress_percentage",
+            contents.compress_percent.to_string(),
+        );
+        set("buffer_compress_chunk", contents.compress_chunk.to_string());
+    }
+    if contents.dedupe_percent > 0 {
+        set("dedupe_percentage", contents.dedupe_percent.to_string());
+    }
 }
 
 fn side(side: &Side) -> Value {

@@ -3,6 +3,7 @@
 //! `plain.rs` has the arguments of a job, `profiles.rs` those of profiles, and `foreign.rs` those
 //! of profiles with the syntax of another tool (DiskSpd, sgp_dd).
 
+mod contents;
 mod foreign;
 mod plain;
 mod profiles;

@@ -183,6 +183,7 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
         offset_increment: usual.offset_increment,
         seed: usual.seed,
         continue_on_error: usual.continue_on_error,
+        contents: args.contents.contents(),
     })
 }
 

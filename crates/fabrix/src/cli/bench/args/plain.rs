@@ -8,6 +8,7 @@ use fabrix_bench::Rw;
 use fabrix_bench::job::Distribution;
 
 use super::CommonArgs;
+use super::contents::ContentsArgs;
 use crate::args::values::{parse_bytes, parse_time};
 
 /// Arguments of `bench URI`.
@@ -104,6 +105,8 @@ pub(crate) struct PlainArgs {
     /// Connect, then stay idle for so long, measuring nothing
     #[arg(long, value_parser = parse_time, value_name = "TIME", conflicts_with = "verify")]
     pub(crate) hold: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) contents: ContentsArgs,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

@@ -5,6 +5,7 @@
 //! counters.
 
 mod monitor;
+mod overlap;
 mod workers;
 
 use std::fmt;

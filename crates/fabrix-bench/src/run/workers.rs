@@ -10,7 +10,7 @@ use fabrix_block::Device;
 use fabrix_rt::{ShardThread, TaskId, spawn};
 
 use super::monitor::Monitor;
-use super::{Config, CopyTo, Part, Progress, RunError};
+use super::{Config, CopyTo, Part, Progress, RunError, overlap};
 use crate::job::{Job, JobError, Region, Rw};
 use crate::results::{Results, Tally};
 use crate::series::Moved;
@@ -43,7 +43,9 @@ impl Workers {
             ended: 0,
         };
         let planned: Result<Vec<_>, _> = parts.iter().map(plan).collect();
-        for (part, regions) in planned.map_err(RunError::Job)?.into_iter().enumerate() {
+        let planned = planned.map_err(RunError::Job)?;
+        overlap::check(parts, &planned).map_err(RunError::Job)?;
+        for (part, regions) in planned.into_iter().enumerate() {
             let Part {
                 devices,
                 job,
@@ -288,7 +290,8 @@ fn destination(
     })
 }
 
-fn device(devices: &[Arc<dyn Device>], index: u32) -> &Arc<dyn Device> {
+/// The disk of a job.
+pub(super) fn device(devices: &[Arc<dyn Device>], index: u32) -> &Arc<dyn Device> {
     &devices[index as usize % devices.len()]
 }
 

@@ -2,12 +2,17 @@
 //!
 //! The sequence is pure arithmetic and depends only on a seed. Sequential jobs go through the
 //! region and start over at its end. A sequential mix has one position per direction, as in fio.
-//! Random jobs draw addresses uniformly or after Zipf's addresses.
+//! Random jobs visit each address once per pass, in an order that is shared by reads and writes.
+//! Without the random map they draw addresses independently. Zipf's law has no map, as in fio.
 
+mod map;
+mod permutation;
 mod zipf;
 
 use crate::job::{Distribution, Job, Region, Share};
 use crate::random::{Random, mix};
+use map::Map;
+use permutation::Permutation;
 use zipf::Zipf;
 
 /// One request of a job.
@@ -37,6 +42,10 @@ pub struct Sequence {
 #[derive(Debug)]
 enum Addresses {
     Sequential,
+    /// Each unit once per pass. All requests have the length of one unit.
+    Once(Permutation),
+    /// Each unit once per pass, with requests of several lengths.
+    OnceMixed(Map),
     Uniform(Random),
     Zipf(Zipf, Random),
 }
@@ -58,7 +67,11 @@ impl Sequence {
         let seed = mix(job.seed ^ mix(u64::from(index) + 1));
         let addresses = match (job.rw.is_random(), job.distribution) {
             (false, _) => Addresses::Sequential,
-            (true, Distribution::Uniform) => Addresses::Uniform(Random::new(seed)),
+            (true, Distribution::Uniform) => match (job.random_map, job.has_one_size()) {
+                (false, _) => Addresses::Uniform(Random::new(seed)),
+                (true, true) => Addresses::Once(Permutation::new(region.units, seed)),
+                (true, false) => Addresses::OnceMixed(Map::new(region.units, seed)),
+            },
             (true, Distribution::Zipf { theta }) => {
                 Addresses::Zipf(Zipf::new(region.units, theta, job.seed), Random::new(seed))
             }
@@ -90,16 +103,15 @@ impl Sequence {
         let last = self.units - u64::from(units);
         let unit = match &mut self.addresses {
             Addresses::Sequential => side.next_unit(u64::from(units), last),
+            Addresses::Once(order) => order.draw(),
+            Addresses::OnceMixed(map) => {
+                let (unit, units) = map.draw(units);
+                return Access { unit, units, write };
+            }
             Addresses::Uniform(random) => random.below(last + 1),
             Addresses::Zipf(zipf, random) => zipf.draw(random).min(last),
         };
         Access { unit, units, write }
-    }
-
-    /// The unit after `unit`, for a caller that cannot use the drawn one.
-    #[inline]
-    pub fn after(&self, unit: u64) -> u64 {
-        if unit + 1 < self.units { unit + 1 } else { 0 }
     }
 }
 
@@ -196,8 +208,57 @@ mod tests {
     }
 
     #[test]
-    fn random_jobs_stay_inside_and_reach_everything_evenly() {
-        let mut sequence = sequence(Rw::RandRead, 50, 10);
+    fn a_random_mix_visits_each_unit_once_per_pass() {
+        let mut sequence = sequence(Rw::RandMixed, 50, 1000);
+        for pass in 0..3 {
+            let mut units: Vec<u64> = (0..1000).map(|_| sequence.draw().unit).collect();
+            units.sort_unstable();
+            assert!(units.into_iter().eq(0..1000), "pass {pass}");
+        }
+    }
+
+    #[test]
+    fn requests_of_several_lengths_move_each_byte_once_per_pass() {
+        let share = |bytes, percent| Share { bytes, percent };
+        let job = Job {
+            rw: Rw::RandMixed,
+            split: [
+                vec![share(4096, 100)],
+                vec![share(4096, 50), share(16384, 50)],
+            ],
+            ..Job::default()
+        };
+        let region = Region {
+            lba: 0,
+            units: 1000,
+            blocks_per_unit: 1,
+        };
+        let mut sequence = Sequence::new(&job, 0, &region);
+        let mut hits = [0; 1000];
+        let mut left = 1000;
+        while left > 0 {
+            let Access { unit, units, .. } = sequence.draw();
+            let first = usize::try_from(unit).expect("below 1000");
+            hits[first..first + units as usize]
+                .iter_mut()
+                .for_each(|hits| *hits += 1);
+            left -= units;
+        }
+        assert!(hits.iter().all(|hits| *hits == 1), "{hits:?}");
+    }
+
+    #[test]
+    fn independent_draws_stay_inside_and_reach_everything_evenly() {
+        let job = Job {
+            random_map: false,
+            ..Job::default()
+        };
+        let region = Region {
+            lba: 0,
+            units: 10,
+            blocks_per_unit: 8,
+        };
+        let mut sequence = Sequence::new(&job, 0, &region);
         let mut hits = [0u32; 10];
         for _ in 0..100_000 {
             hits[usize::try_from(sequence.draw().unit).expect("below 10")] += 1;
@@ -227,6 +288,7 @@ mod tests {
         let job = Job {
             rw,
             split: [shares.clone(), shares],
+            random_map: false,
             ..Job::default()
         };
         let region = Region {

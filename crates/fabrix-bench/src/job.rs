@@ -7,12 +7,12 @@
 //! The options mean the same as in fio, with these differences:
 //! - A job ends after `runtime`, `number_ios` or `loops`, or in its steady state, whichever comes
 //!   first. Sequential jobs start over at the end of their region.
-//! - Random jobs draw every address independently (fio's `norandommap`).
 //! - Job `i` works on disk `i % disks`. In fio each job visits all disks.
 //! - `verify` gives every job its own slice of the region, because two jobs that overwrite each
 //!   other's blocks cannot know the expected content.
 //!
 //! As in fio:
+//! - Random jobs visit each block of their region once per pass (`random_map`).
 //! - Each of `numjobs` jobs keeps its own `iodepth` requests in flight.
 //! - All sequential jobs start at `offset`, unless `offset_increment` separates them.
 //! - A sequential mix goes through the region once for reads and once for writes.
@@ -47,6 +47,9 @@ pub const RUNTIME_MAX: Duration = Duration::from_secs(365 * 86_400);
 pub const BUFFER_BYTES_MAX: u64 = 4 << 30;
 /// Largest number of units that a run can verify. Each takes 8 bytes of memory.
 pub const VERIFY_UNITS_MAX: u64 = 1 << 27;
+/// Largest number of units in the random map of a job with requests of several lengths. Each takes
+/// one bit of memory: 1 GiB in all.
+pub const MAP_UNITS_MAX: u64 = 1 << 33;
 /// Largest number of percentiles of a job.
 pub const PERCENTILES_MAX: usize = 64;
 
@@ -80,6 +83,9 @@ pub struct Job {
     pub offset_increment: u64,
     /// Distribution of random addresses.
     pub distribution: Distribution,
+    /// Whether random requests visit each block once per pass (false: `norandommap`). Zipf's law
+    /// draws addresses independently in any case.
+    pub random_map: bool,
     /// Contents of unverified writes.
     pub contents: Contents,
     /// Number of requests after which a job ends.
@@ -118,6 +124,7 @@ impl Default for Job {
             size: None,
             offset_increment: 0,
             distribution: Distribution::Uniform,
+            random_map: true,
             contents: Contents::default(),
             number_ios: None,
             loops: None,

@@ -54,6 +54,8 @@ pub(crate) struct Worker {
     filler: Filler,
     /// Free slots. The slot that has been free longest comes first.
     idle: VecDeque<u32>,
+    /// Drawn request of a verifying job, with its scheduled start, whose unit is still in flight.
+    held: Option<(Access, u64)>,
     /// Slot whose request the disk answered with `Busy`.
     parked: Option<u32>,
     in_flight: u32,
@@ -121,6 +123,7 @@ impl Worker {
             slots,
             filler,
             idle: (0..job.iodepth).collect(),
+            held: None,
             parked: None,
             in_flight: 0,
             started: 0,
@@ -184,19 +187,24 @@ impl Worker {
 
     /// The next request of the job and its scheduled start, if it is due.
     fn next_access(&mut self, shard: &mut Shard) -> Option<(Access, u64)> {
-        let Some(scheduled_ns) = self.arrivals.due(self.clock.now_ns()) else {
-            self.wait_for_arrival(shard);
-            return None;
-        };
-        let mut access = self.sequence.draw();
-        if let Some(verifier) = &mut self.verifier {
-            // At most iodepth units are taken and the region has twice as many, so the loop ends
-            // soon.
-            while !verifier.claim(access.unit) {
-                access.unit = self.sequence.after(access.unit);
+        let next = match self.held.take() {
+            Some(held) => held,
+            None => {
+                let Some(scheduled_ns) = self.arrivals.due(self.clock.now_ns()) else {
+                    self.wait_for_arrival(shard);
+                    return None;
+                };
+                (self.sequence.draw(), scheduled_ns)
             }
+        };
+        if let Some(verifier) = &mut self.verifier
+            && !verifier.claim(next.0.unit)
+        {
+            // The completion of the request in flight there starts this one.
+            self.held = Some(next);
+            return None;
         }
-        Some((access, scheduled_ns))
+        Some(next)
     }
 
     /// The next unit to read back.

@@ -2,7 +2,7 @@
 
 use fabrix_block::Geometry;
 
-use super::{Job, JobError, VERIFY_UNITS_MAX};
+use super::{Job, JobError, MAP_UNITS_MAX, VERIFY_UNITS_MAX};
 use crate::words::Counted;
 
 /// The region of one job: a row of equal units. A unit is the job's shortest request. A longer
@@ -79,6 +79,14 @@ impl Job {
             units: bytes / u64::from(unit_bytes),
             blocks_per_unit: unit_bytes / geometry.block_bytes,
         };
+        let has_map = self.rw.is_random() && self.random_map && !self.has_one_size();
+        if has_map && region.units > MAP_UNITS_MAX {
+            return self.refuse(&format!(
+                "the random map would have {}, and the limit is {MAP_UNITS_MAX}; lower size, raise bs, or \
+                 draw addresses independently with norandommap",
+                Counted(region.units, "place")
+            ));
+        }
         if self.verify {
             self.slice(index, region)
         } else {

@@ -49,6 +49,12 @@ impl Job {
         self.split.iter().any(|shares| !shares.is_empty())
     }
 
+    /// Whether all requests of the job have the same length.
+    pub fn has_one_size(&self) -> bool {
+        let unit = self.unit_bytes();
+        self.all_sizes().all(|bytes| bytes == unit)
+    }
+
     /// All request sizes in use, of reads and writes.
     pub(super) fn all_sizes(&self) -> impl Iterator<Item = u32> {
         let percent = self.percent_read();

@@ -1,7 +1,9 @@
 //! The requests that disks receive, their order, and their complete accounting.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use fabrix_bench::contents::Contents;
 use fabrix_bench::job::Distribution;
 use fabrix_bench::job::Share;
 use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
@@ -144,6 +146,7 @@ fn requests_of_several_sizes_are_counted_with_their_bytes() {
     let shares = [(4096, 50), (16384, 50)].map(|(bytes, percent)| Share { bytes, percent });
     let job = Job {
         split: [shares.into(), shares.into()],
+        random_map: false,
         ..job(Rw::RandMixed, 4000)
     };
     let total = results(&disk, &job).aggregate.total;
@@ -164,6 +167,94 @@ fn loops_end_a_job_when_it_has_moved_its_region_so_often() {
     let results = results(&disk, &job);
     assert_eq!(results.aggregate.write.bytes, 3 * 64 * 4096);
     assert!(results.is_clean());
+}
+
+#[test]
+fn a_random_pass_visits_each_block_once() {
+    let share = |bytes, percent| Share { bytes, percent };
+    let several = vec![share(4096, 50), share(16384, 50)];
+    for split in [[Vec::new(), Vec::new()], [several.clone(), several]] {
+        let disk = honest(Manner::Later(64));
+        let job = Job {
+            split,
+            loops: Some(1),
+            number_ios: None,
+            ..job(Rw::RandMixed, 1)
+        };
+        let results = results(&disk, &job);
+        assert_eq!(results.aggregate.total.bytes, 64 * 4096);
+        let seen = disk.seen();
+        let mut lbas: Vec<u64> = seen
+            .iter()
+            .flat_map(|seen| seen.lba..seen.lba + u64::from(seen.blocks))
+            .collect();
+        lbas.sort_unstable();
+        assert!(lbas.into_iter().eq(0..64));
+    }
+}
+
+#[test]
+fn written_blocks_differ_unless_asked_otherwise() {
+    let mut zeroes = Contents::default();
+    zeroes.set_zeroes();
+    let compressible = Contents {
+        compress_percent: 50,
+        ..Contents::default()
+    };
+    for (contents, different, zero_bytes) in [
+        (Contents::default(), 64 * 8, 0..4096),
+        (compressible, 64 * 8, 131_072..135_168),
+        (zeroes, 1, 262_144..262_145),
+    ] {
+        let disk = honest(Manner::Later(64));
+        let job = Job {
+            contents,
+            ..job(Rw::RandWrite, 64)
+        };
+        results(&disk, &job);
+        let bytes = disk.bytes();
+        let sectors: HashSet<&[u8]> = bytes.chunks(512).collect();
+        let zeroes = bytes.iter().filter(|byte| **byte == 0).count();
+        assert_eq!(sectors.len(), different, "{job:?}");
+        assert!(zero_bytes.contains(&zeroes), "{zeroes} zeroes: {job:?}");
+    }
+}
+
+#[test]
+fn a_job_that_writes_what_another_verifies_is_refused() {
+    let disk = honest(Manner::Later(64)) as Arc<dyn Device>;
+    let verifying = Job {
+        name: "checked".into(),
+        verify: true,
+        ..job(Rw::Write, 32)
+    };
+    let writing = Job {
+        name: "other".into(),
+        offset: 32 * 4096,
+        ..job(Rw::Write, 32)
+    };
+    let devices = [disk];
+    let together = |first: &Job, second: &Job| {
+        let parts = [first, second].map(|job| Part {
+            devices: &devices,
+            job,
+            copy_to: None,
+        });
+        run_together(&parts, &Config::default(), &mut |_| {})
+    };
+    let error = together(&verifying, &writing).expect_err("they overlap");
+    assert_eq!(
+        error.to_string(),
+        "jobs \"checked\" and \"other\" overlap: both use LBA 32 to 63 at the same time, and \
+         \"checked\" can verify only what no other job writes; separate them with offset= and \
+         size=, or with stonewall"
+    );
+    let half = Job {
+        size: Some(32 * 4096),
+        ..verifying
+    };
+    let results = together(&half, &writing).expect("they share no block");
+    assert!(results.iter().all(|results| results.is_clean()));
 }
 
 #[test]

@@ -75,6 +75,7 @@ impl Test {
         Job {
             name: format!("{} {kind}", self.name()),
             rw: Rw::new(self.random, rwmixread),
+            random_map: false,
             rwmixread,
             block_bytes: self.block_bytes,
             iodepth: self.queues,

@@ -159,7 +159,9 @@ fn options(job: &Job) -> Value {
     if job.loops.is_none() && job.number_ios.is_none() {
         set("time_based", "1".into());
     }
-    set("norandommap", "1".into());
+    if !job.random_map {
+        set("norandommap", "1".into());
+    }
     set("group_reporting", "1".into());
     if let Some(size) = job.size {
         set("size", size.to_string());

@@ -20,8 +20,12 @@ pub(crate) fn asked(job: &Job) -> String {
         Distribution::Uniform => String::new(),
         law => format!(", random_distribution={}", law.text()),
     };
+    let seed = match job.rw.is_random() {
+        true => format!(", randseed={}", job.seed),
+        false => String::new(),
+    };
     format!(
-        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}",
+        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}{seed}",
         job.name,
         job.rw,
         job.size_text(),

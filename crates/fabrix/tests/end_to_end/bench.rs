@@ -217,6 +217,32 @@ fn a_file_of_jobs_runs_its_stages_on_its_disks() {
 }
 
 #[test]
+fn a_random_write_reaches_every_block_with_the_asked_contents() {
+    let folder = scratch();
+    let disk = path_in(&folder, "disk");
+    let file = std::fs::File::create(&disk).expect("a scratch file");
+    file.set_len(4 << 20).expect("a sparse file");
+    let load = ["--rw", "randwrite", "--loops", "1", "--iodepth", "4"];
+    bench(&[&[&disk[..]], &load[..], &["--buffer-pattern", "0xdeadface"]].concat());
+    let bytes = std::fs::read(&disk).expect("it is ours");
+    assert!(bytes.chunks(4).all(|word| word == [0xde, 0xad, 0xfa, 0xce]));
+    fabrix(&["bench", "ram:8M", "--buffer-pattern", "0xgg"])
+        .exits(2)
+        .says(&["`0xgg` is not a pattern"]);
+}
+
+#[test]
+fn every_run_says_its_seed_which_is_another_one_unless_given() {
+    let seed = |words: &[&str]| {
+        let load = ["ram:8M", "--number-ios", "10"];
+        let result = bench(&[&load[..], words].concat());
+        result["jobs"][0]["job options"]["randseed"].clone()
+    };
+    assert_ne!(seed(&[]), seed(&[]));
+    assert_eq!(seed(&["--randseed", "7"]), "7");
+}
+
+#[test]
 fn a_report_needs_nothing_from_elsewhere_and_can_be_compared() {
     let folder = scratch();
     let report = path_in(&folder, "report");

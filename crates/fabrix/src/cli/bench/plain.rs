@@ -1,5 +1,6 @@
 //! `fabrix bench URI`: measures one job of the command line, or the jobs of a file.
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -181,10 +182,16 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
             .clone()
             .map_or(usual.percentiles, |list| list.0),
         offset_increment: usual.offset_increment,
-        seed: usual.seed,
+        random_map: !args.norandommap,
+        seed: args.randseed.unwrap_or_else(other_seed),
         continue_on_error: usual.continue_on_error,
         contents: args.contents.contents(),
     })
+}
+
+/// A seed that is another one for each run, and short enough to type.
+fn other_seed() -> u64 {
+    RandomState::new().hash_one(0) >> 32
 }
 
 /// Writes the readings over time, named by the jobs of a file or by the command line. Logs of a

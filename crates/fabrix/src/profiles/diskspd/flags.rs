@@ -82,6 +82,8 @@ impl Flags {
             return Err("-d0: measures nothing; say how many seconds".into());
         }
         job.rw = Rw::new(flags.random, job.rwmixread);
+        // DiskSpd draws random addresses independently.
+        job.random_map = false;
         if let (None, Some(bytes_per_ms)) = (job.rate, flags.rate_bytes_per_ms) {
             let iops = bytes_per_ms.saturating_mul(1000) / u64::from(job.block_bytes);
             job.rate = Some(fixed(u32::try_from(iops.max(1)).unwrap_or(u32::MAX)));

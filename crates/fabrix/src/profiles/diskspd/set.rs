@@ -146,6 +146,7 @@ impl Row {
         Job {
             name: self.name(),
             rw: Rw::new(self.line.random, if self.write { 0 } else { 100 }),
+            random_map: false,
             block_bytes: self.line.block_bytes.min(most),
             iodepth: self.line.depth,
             runtime: seconds.unwrap_or_else(|| Duration::from_secs(self.line.seconds)),

@@ -77,6 +77,13 @@ pub(crate) struct PlainArgs {
     #[arg(long, alias = "random_distribution", default_value = "random", value_parser = Distribution::parse)]
     #[arg(value_name = "LAW")]
     pub(crate) random_distribution: Distribution,
+    /// Draw each random address by itself [default: visit each block once before any block again]
+    #[arg(long)]
+    pub(crate) norandommap: bool,
+    /// Seed of the random addresses and contents [default: another one each time; the results say
+    /// it]
+    #[arg(long, value_name = "N")]
+    pub(crate) randseed: Option<u64>,
     /// How much of the disk to use
     #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) size: Option<u64>,

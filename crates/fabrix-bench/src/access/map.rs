@@ -1,8 +1,9 @@
-//! Visits every unit of a region once per pass, with requests of several lengths (fio's random map).
+//! Visits every unit of a region once per pass, with requests of several lengths (fio's random
+//! map).
 //!
-//! A bit per unit tells whether the current pass has visited it. Requests start at free units in the
-//! order of a [`Permutation`]. As in fio, a request ends before the next visited unit, so it may be
-//! shorter than drawn, and a pass moves exactly the bytes of the region.
+//! A bit per unit tells whether the current pass has visited it. Requests start at free units in
+//! the order of a [`Permutation`]. As in fio, a request ends before the next visited unit, so it
+//! may be shorter than drawn, and a pass moves exactly the bytes of the region.
 
 use super::permutation::Permutation;
 

@@ -1,7 +1,8 @@
 //! Refuses a job that writes blocks which another job verifies.
 //!
-//! A verifying job knows the content of a block only if no other job writes that block. The `numjobs`
-//! jobs of one part have slices of their own. Two parts that run at the same time may overlap.
+//! A verifying job knows the content of a block only if no other job writes that block. The
+//! `numjobs` jobs of one part have slices of their own. Two parts that run at the same time may
+//! overlap.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -98,6 +98,8 @@ pub struct Job {
     pub rate: Option<Rate>,
     /// Whether to stamp and check every block: see [`crate::verify`].
     pub verify: bool,
+    /// Whether each write is answered only when it is on the medium (`sync`).
+    pub durable: bool,
     /// Seed of the random addresses. The same seed gives the same requests.
     pub seed: u64,
     /// Whether to count failed requests and continue. False: the first failure ends the job.
@@ -131,6 +133,7 @@ impl Default for Job {
             steady: None,
             rate: None,
             verify: false,
+            durable: false,
             seed: 1,
             continue_on_error: false,
             percentiles: PERCENTILES.into(),

@@ -268,7 +268,9 @@ impl Worker {
         let region = self.region_of(access.write);
         Request {
             operation: if access.write {
-                Operation::Write { durable: false }
+                Operation::Write {
+                    durable: self.setup.job.durable,
+                }
             } else {
                 Operation::Read
             },

@@ -24,9 +24,11 @@ pub(crate) use self::attach::{
 };
 pub(crate) use self::ctl::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 pub(crate) use self::path::{EngineArgs, RemoteArgs};
-pub(crate) use self::values::{Cores, Format, HostId, parse_bytes, parse_name, parse_uuid};
+pub(crate) use self::values::{
+    Cores, Format, HostId, parse_bytes, parse_cores, parse_name, parse_uuid,
+};
 use self::values::{DISKS_HELP, parse_engine, parse_iqn};
-use crate::cli::bench::args::{BenchArgs, ours_first};
+use crate::cli::bench::args::{BenchArgs, as_fio, ours_first};
 use crate::log::LogFormat;
 use crate::secrets;
 
@@ -41,7 +43,8 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Parses the command line of this process. Errors, `--help` and `--version` end the process.
     pub(crate) fn read() -> Self {
-        let given = ours_first(&Self::words(), given().to_vec());
+        let words = Self::words();
+        let given = ours_first(&words, as_fio(&words, given().to_vec()));
         Self::of(&given)
     }
 

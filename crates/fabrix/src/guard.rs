@@ -1,5 +1,5 @@
 //! Protects existing data from benchmarks: looks for the signatures of partition tables and file
-//! systems at the start of a disk.
+//! systems at the start of a disk, and for contents of files that no benchmark wrote.
 //!
 //! It reads the first bytes through a channel of the disk.
 
@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabrix_block::{Device, Operation, Payload, Request, Status, Submit};
+use fabrix_block::spec::Disk;
+use fabrix_block::{Device, Operation, Payload, Request, Spec, Status, Submit};
 use fabrix_rt::{Buf, Completion, Loan, Shard, ShardConfig, SpinPolicy, Task, Token, Wait};
 
 use crate::failure::Failure;
@@ -36,6 +37,28 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (510, &[0x55, 0xaa], "a partition table or a boot sector"),
 ];
 
+/// Bytes of a file that are checked for random contents.
+const CONTENTS_BYTES: usize = 4096;
+/// Different values among random bytes. 512 random bytes have 221 on average, and 4096 have 256.
+/// Texts and programs have fewer.
+const DISTINCT_LEAST: usize = 190;
+/// Starts of compressed files, whose other bytes look random.
+const PACKED: &[&[u8]] = &[
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+    b"\xfd7zXZ",
+    b"\x28\xb5\x2f\xfd",
+    b"BZh",
+    b"7z\xbc\xaf",
+    b"\x89PNG",
+    b"\xff\xd8\xff",
+    b"OggS",
+    b"fLaC",
+    b"\x1a\x45\xdf\xa3",
+    b"RIFF",
+    b"%PDF",
+];
+
 /// Description of the first known signature.
 fn signature(start: &[u8]) -> Option<&'static str> {
     let found = SIGNATURES
@@ -44,10 +67,37 @@ fn signature(start: &[u8]) -> Option<&'static str> {
     found.map(|(_, _, whose)| *whose)
 }
 
-/// Refuses a disk with a known signature.
+/// Description of the contents of a file that is neither empty nor full of random bytes, which are
+/// what benchmarks leave.
+fn contents(start: &[u8]) -> Option<&'static str> {
+    let mut blocks = start.chunks(CONTENTS_BYTES);
+    let block = blocks.find(|block| block.iter().any(|byte| *byte != 0))?;
+    let mut seen = [false; 256];
+    block
+        .iter()
+        .for_each(|byte| seen[usize::from(*byte)] = true);
+    let seen = seen.iter().filter(|seen| **seen).count();
+    let packed = PACKED.iter().any(|magic| block.starts_with(magic));
+    (packed || seen < DISTINCT_LEAST).then_some("data that no benchmark wrote")
+}
+
+/// Whether a disk of this name is a regular file.
+fn is_regular_file(name: &str) -> bool {
+    let Ok(Spec {
+        disk: Disk::File { path, .. },
+        ..
+    }) = Spec::parse(name)
+    else {
+        return false;
+    };
+    std::fs::metadata(path).is_ok_and(|found| found.is_file())
+}
+
+/// Refuses a disk with a known signature, and a file with other contents.
 pub(crate) fn refuse_used(device: &Arc<dyn Device>, name: &str) -> Result<(), Failure> {
     let start = read_start(device).map_err(|error| Failure::io(format!("{name}: {error}")))?;
-    match signature(&start) {
+    let of_file = || is_regular_file(name).then(|| contents(&start)).flatten();
+    match signature(&start).or_else(of_file) {
         None => Ok(()),
         Some(whose) => Err(Failure::usage(format!(
             "{name} carries {whose}: writing would destroy it; use --allow-write if that is what you want"
@@ -155,6 +205,18 @@ mod tests {
     fn an_empty_disk_is_nobodys() {
         assert_eq!(signature(&vec![0; LOOK_BYTES as usize]), None);
         assert_eq!(signature(&[]), None);
+    }
+
+    #[test]
+    fn files_that_no_benchmark_wrote_are_found() {
+        let random: Vec<u8> = (0_u64..4096)
+            .map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[7])
+            .collect();
+        assert_eq!(contents(&[0; 8192]), None);
+        assert_eq!(contents(&random), None);
+        assert!(contents(b"[global]\nrw=write\n").is_some());
+        assert!(contents(&[&[0; 4096][..], b"somebody's text"].concat()).is_some());
+        assert!(contents(&[&b"\x1f\x8b"[..], &random].concat()).is_some());
     }
 
     #[test]

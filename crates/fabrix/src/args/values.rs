@@ -108,7 +108,7 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     )
 }
 
-pub(super) fn parse_cores(text: &str) -> Result<Cores, String> {
+pub(crate) fn parse_cores(text: &str) -> Result<Cores, String> {
     let allowed = fabrix_rt::topology::cpus();
     let number = |part: &str| match part.parse::<usize>() {
         Ok(core) if allowed.contains(&core) => Ok(core),

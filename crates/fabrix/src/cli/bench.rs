@@ -1,12 +1,14 @@
 //! `fabrix bench`: a job on a disk in fio's words, a file of fio jobs, or a profile.
 //!
-//! `plain` runs jobs, `session` is shared by all profiles, and `crate::profiles` contains them.
+//! `plain` runs one job, `fio` runs fio's job files and command lines, and `measure` runs the jobs
+//! of both. `session` is shared by all profiles, and `crate::profiles` contains them.
 
 pub(crate) mod args;
 mod compare;
 mod disk;
-
+mod fio;
 mod hold;
+mod measure;
 mod plain;
 mod progress;
 pub(crate) mod publish;
@@ -24,6 +26,7 @@ use crate::profiles;
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.profile {
         None => plain::run(&args.plain),
+        Some(Profile::Fio(args)) => fio::run(args),
         Some(Profile::Starwind(args)) => profiles::starwind::run(args),
         Some(Profile::Stgt(args)) => profiles::stgt::run(args),
         Some(Profile::Zetavault(args)) => profiles::zetavault::run(args),

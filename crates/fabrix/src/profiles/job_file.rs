@@ -1,28 +1,59 @@
-//! fio's job files: sections of keys, converted to jobs of our generator.
+//! fio's job files and command lines, converted to jobs of our generator.
 //!
-//! The conversion is pure: text in, jobs out. fio's rules for sizes apply (`4k` is 4096 and `4Ki`
-//! is 4000, unless `kb_base=1000` is set), and fio's defaults. An unsupported key is an error that
-//! names it, because ignoring it would measure something else. Source: fio's documentation, "Job
-//! file format" and "Job file parameters".
+//! The conversion is pure: sections in, jobs out. fio's rules for numbers and fio's defaults apply.
+//! `table` says what each key does. A key that would change the result is honoured or refused. A
+//! key without effect is accepted and noted. Source: fio's documentation, "Job file format" and
+//! "Job file parameters".
 
+mod engines;
 mod keys;
 mod numbers;
+mod place;
+pub(crate) mod sections;
+pub(crate) mod table;
+mod variables;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use fabrix_bench::{Job, RUNTIME_MAX};
-use keys::Builder;
 
-/// A job of a file. Its disk is not yet known.
+use keys::{Amount, Builder, Notes};
+pub(crate) use place::{Place, Target};
+use sections::{Section, Setting};
+
+/// A job of a file or of a command line. Its disk is not yet known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listed {
-    /// `filename`: the disk as a URI.
-    pub(crate) filename: Option<String>,
+    /// Where the job's disk is.
+    pub(crate) place: Place,
     pub(crate) job: Job,
     /// `size` and `offset` as percentages of the disk.
     size_percent: Option<u32>,
     offset_percent: Option<u32>,
+    /// `offset_increment`.
+    increment: Amount,
+    /// `io_size`: the amount of I/O after which the job ends.
+    io_size: Option<Amount>,
     pub(crate) logs: Logs,
+    /// Time between the start of the stage and the start of the job.
+    pub(crate) start_delay: Duration,
+    /// Processors of `cpus_allowed`.
+    pub(crate) cpus: Option<Vec<usize>>,
+    /// `stonewall`: whether the job waits for all previous jobs.
+    waits: bool,
+    /// `wait_for`: name of the job that has to end first.
+    wait_for: Option<String>,
+    /// `exitall`.
+    exit_all: bool,
+}
+
+/// The jobs of a command.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// Stages, which run one after the other. The jobs of a stage run at the same time.
+    pub(crate) stages: Vec<Vec<Listed>>,
+    notes: Notes,
 }
 
 /// Logs of readings over time, with the prefixes of their file names: `write_bw_log`,
@@ -34,6 +65,8 @@ pub(crate) struct Logs {
     pub(crate) lat: Option<String>,
     /// `log_avg_msec`: interval of the readings.
     pub(crate) every: Option<Duration>,
+    /// `per_job_logs=0`: whether the names have no number.
+    pub(crate) shared: bool,
 }
 
 impl Logs {
@@ -44,18 +77,33 @@ impl Logs {
             bw: name.clone(),
             iops: name.clone(),
             lat: name,
-            every: None,
+            ..Self::default()
         }
     }
 
+    /// The prefixes of all logs to be written.
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = &str> {
+        let logs = [&self.bw, &self.iops, &self.lat];
+        logs.into_iter().flatten().map(String::as_str)
+    }
+
     /// Sets a log. A key without a value, which is read as 1, takes the job's name as prefix.
-    fn set(&mut self, key: &str, value: &str) {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let log = match key {
             "write_bw_log" => &mut self.bw,
             "write_iops_log" => &mut self.iops,
             _ => &mut self.lat,
         };
         *log = Some(if value == "1" { "" } else { value }.to_owned());
+        Ok(())
+    }
+
+    /// Sets the interval of the readings.
+    fn set_interval(&mut self, value: &str, kilo: u64) -> Result<(), String> {
+        let millis = numbers::whole(value, 1, kilo)
+            .map_err(|_| "each request is no reading; name a time, like 500")?;
+        self.every = Some(Duration::from_millis(millis));
+        Ok(())
     }
 
     /// Replaces missing prefixes by the job's name.
@@ -68,11 +116,32 @@ impl Logs {
 }
 
 impl Listed {
-    /// The job for a disk of `disk_bytes`. As in fio, an offset in percent is rounded up to the
-    /// shortest request, and a size in percent is rounded down.
+    /// The job for a disk of `disk_bytes`, with all percentages resolved.
     ///
     /// Errors: a sentence when a percentage leaves no space.
-    pub(crate) fn on(self, disk_bytes: u64) -> Result<Job, String> {
+    pub(crate) fn for_disk(mut self, disk_bytes: u64) -> Result<Job, String> {
+        let granule = u64::from(self.job.unit_bytes()).max(1);
+        self.job.offset_increment = match self.increment {
+            Amount::Bytes(bytes) => bytes,
+            share @ Amount::Percent(_) => share.of(disk_bytes) / granule * granule,
+        };
+        let io_size = self.io_size;
+        let mut job = self.on(disk_bytes)?;
+        if let Some(amount) = io_size {
+            let rest = disk_bytes.saturating_sub(job.offset);
+            let bytes = amount.of(job.size.unwrap_or(rest));
+            let ios = bytes.div_ceil(job.block_bytes.max(1).into()).max(1);
+            let least = job.number_ios.map_or(ios, |number| number.min(ios));
+            (job.number_ios, job.loops) = (Some(least), None);
+        }
+        Ok(job)
+    }
+
+    /// The job with its region. As in fio, an offset in percent is rounded up to the shortest
+    /// request, and a size in percent is rounded down.
+    ///
+    /// Errors: a sentence when a percentage leaves no space.
+    fn on(self, disk_bytes: u64) -> Result<Job, String> {
         let part = |percent: u32| {
             let bytes = u128::from(disk_bytes) * u128::from(percent) / 100;
             u64::try_from(bytes).unwrap_or(disk_bytes)
@@ -96,82 +165,125 @@ impl Listed {
     }
 }
 
-/// Parses a job file into stages. The stages run one after the other, and the jobs of a stage side
-/// by side. `variable` returns the value of an environment variable for `${NAME}`.
-///
-/// Errors: a sentence with line and key.
-pub(crate) fn parse(
-    text: &str,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<Vec<Listed>>, String> {
-    let mut global = Builder::new();
-    let mut stages: Vec<Vec<Listed>> = Vec::new();
-    let mut open: Option<(String, Builder)> = None;
-    let mut in_global = false;
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with([';', '#']) {
-            continue;
-        }
-        let said = |sentence: String| format!("line {number}: {sentence}");
-        if let Some(name) = line.strip_prefix('[') {
-            let name = name
-                .strip_suffix(']')
-                .ok_or_else(|| said(format!("`{line}` has no end: write [name]")))?;
-            close(open.take(), &mut stages)?;
-            in_global = name == "global";
-            if !in_global {
-                open = Some((name.to_owned(), global.clone()));
+impl Jobs {
+    /// The jobs of sections. `over` has settings that replace those of all jobs. `wanted` has the
+    /// names of the sections to use; none means all.
+    ///
+    /// Errors: a sentence for each wrong key.
+    pub(crate) fn of(
+        sections: &[Section],
+        over: &[Setting],
+        wanted: &[String],
+    ) -> Result<Self, Vec<String>> {
+        let mut errors: Vec<String> = Vec::new();
+        let mut jobs = Self::default();
+        let mut global = Builder::new();
+        for section in sections {
+            let mut builder = global.clone();
+            let over: &[Setting] = if section.is_global() { &[] } else { over };
+            for setting in section.settings.iter().chain(over) {
+                let wrong = builder.set(setting).err();
+                let wrong = wrong.map(|sentence| setting.said(&sentence));
+                errors.extend(wrong.filter(|sentence| !errors.contains(sentence)));
             }
-            continue;
-        }
-        let (key, value) = line.split_once('=').unwrap_or((line, "1"));
-        let value = expanded(value.trim(), variable).map_err(&said)?;
-        let target = match &mut open {
-            Some((_, builder)) => builder,
-            None if in_global => &mut global,
-            None => {
-                return Err(said(format!(
-                    "`{line}` stands before any section; begin with [global] or [name]"
-                )));
+            if section.is_global() {
+                // As in fio, sections do not inherit a name.
+                builder.name = None;
+                global = builder;
+            } else if wanted.is_empty() || wanted.contains(&section.name) {
+                let built = builder.build(&section.name);
+                let added = built.and_then(|(listed, notes)| jobs.add(listed, notes));
+                errors.extend(added.err());
             }
+        }
+        errors.extend(jobs.stages.iter().flat_map(|stage| contradiction(stage)));
+        if errors.is_empty() && jobs.stages.is_empty() {
+            errors.push("there is no job in it; a job is a section like [name]".into());
+        }
+        if errors.is_empty() {
+            Ok(jobs)
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Adds a job. It joins the last stage, unless it has to wait for that stage.
+    fn add(&mut self, listed: Listed, notes: Notes) -> Result<(), String> {
+        let waits = listed.waits || self.waits_for(&listed)?;
+        match self.stages.last_mut() {
+            Some(stage) if !waits => stage.push(listed),
+            _ => self.stages.push(vec![listed]),
+        }
+        self.notes.ignored.extend(notes.ignored);
+        self.notes.sentences.extend(notes.sentences);
+        Ok(())
+    }
+
+    /// Whether `wait_for` names a job of the last stage.
+    fn waits_for(&self, listed: &Listed) -> Result<bool, String> {
+        let (Some(first), me) = (&listed.wait_for, &listed.job.name) else {
+            return Ok(false);
         };
-        target.set(key.trim(), &value).map_err(&said)?;
+        let has = |stage: &&Vec<Listed>| stage.iter().any(|one| one.job.name == *first);
+        let Some(stage) = self.stages.iter().find(has) else {
+            return Err(format!(
+                "job `{me}`: wait_for={first} names no job before it"
+            ));
+        };
+        let is_last = self
+            .stages
+            .last()
+            .is_some_and(|last| std::ptr::eq(last, stage));
+        if is_last && stage.len() > 1 {
+            return Err(format!(
+                "job `{me}`: wait_for={first} would have to wait for the jobs beside `{first}` too; write stonewall"
+            ));
+        }
+        Ok(is_last)
     }
-    close(open, &mut stages)?;
-    if stages.is_empty() {
-        return Err("there is no job in it; a job is a section like [name]".into());
+
+    /// Appends the stages of other jobs.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.stages.extend(other.stages);
+        self.notes.ignored.extend(other.notes.ignored);
+        self.notes.sentences.extend(other.notes.sentences);
     }
-    Ok(stages)
+
+    /// Sentences for the user, before the measurement.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.notes.sentences.iter().cloned().collect();
+        if !self.notes.ignored.is_empty() {
+            let keys: Vec<&str> = self.notes.ignored.iter().copied().collect();
+            notes.push(format!("without effect here: {}", keys.join(", ")));
+        }
+        notes
+    }
 }
 
-/// Completes a section. It joins the previous stage, unless it has to wait for that stage.
-fn close(section: Option<(String, Builder)>, stages: &mut Vec<Vec<Listed>>) -> Result<(), String> {
-    let Some((name, builder)) = section else {
-        return Ok(());
-    };
-    let waits = builder.waits();
-    let listed = builder.build(name)?;
-    match stages.last_mut() {
-        Some(stage) if !waits => stage.push(listed),
-        _ => stages.push(vec![listed]),
+/// The reason why jobs cannot run at the same time.
+fn contradiction(stage: &[Listed]) -> Option<String> {
+    let (first, others) = stage.split_first()?;
+    let name = &first.job.name;
+    if others
+        .iter()
+        .any(|one| one.start_delay != first.start_delay)
+    {
+        return Some(format!(
+            "job `{name}` and the jobs beside it have different values of startdelay, which is not supported"
+        ));
     }
-    Ok(())
+    let ends_all = stage
+        .iter()
+        .find(|one| one.exit_all && !others.is_empty())?;
+    let name = &ends_all.job.name;
+    Some(format!(
+        "job `{name}`: exitall is not supported for jobs that run at the same time; give each a runtime"
+    ))
 }
 
-/// Replaces `${NAME}` in a value.
-fn expanded(value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    let mut text = String::new();
-    let mut rest = value;
-    while let Some((before, after)) = rest.split_once("${") {
-        let (name, after) = after
-            .split_once('}')
-            .ok_or_else(|| format!("`{value}` has a ${{ without its }}"))?;
-        text += before;
-        text += &variable(name).ok_or_else(|| format!("the environment has no variable {name}"))?;
-        rest = after;
-    }
-    Ok(text + rest)
+/// A seed that differs in each call.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// fio's defaults for a job.
@@ -190,8 +302,29 @@ mod tests {
     use super::*;
     use fabrix_bench::Rw;
 
+    fn jobs(text: &str) -> Result<Jobs, String> {
+        let outside = sections::Outside {
+            variable: &|name| (name == "DISK").then(|| "ram:64M".to_owned()),
+            file: &|path| Err(format!("{}: no such file", path.display())),
+        };
+        let mut errors = Vec::new();
+        let sections = sections::of_file("a.fio".as_ref(), text, &outside, &mut errors);
+        match Jobs::of(&sections, &[], &[]) {
+            Ok(jobs) if errors.is_empty() => Ok(jobs),
+            Ok(_) => Err(errors.join("\n")),
+            Err(more) => Err([errors, more].concat().join("\n")),
+        }
+    }
+
     fn read(text: &str) -> Result<Vec<Vec<Listed>>, String> {
-        parse(text, &|name| (name == "DISK").then(|| "ram:64M".to_owned()))
+        jobs(text).map(|jobs| jobs.stages)
+    }
+
+    /// The job of the only section, on a disk of 1 MiB.
+    #[track_caller]
+    fn job(text: &str) -> Job {
+        let stages = read(text).expect(text);
+        stages[0][0].clone().for_disk(1 << 20).expect(text)
     }
 
     #[track_caller]
@@ -210,7 +343,7 @@ mod tests {
         .expect("it is the seed's file");
         assert_eq!(stages.len(), 2);
         let first = &stages[0][0];
-        assert_eq!(first.filename.as_deref(), Some("ram:64M"));
+        assert_eq!(first.place.filename.as_deref(), Some("ram:64M"));
         assert_eq!(
             (first.job.numjobs, first.job.iodepth, first.job.runtime),
             (8, 4, Duration::from_secs(60))
@@ -255,7 +388,8 @@ mod tests {
         let stages =
             read("[a]\nsize=1m\nio_size=10k\nbs=4k\n[b]\nio_size=8k\ntime_based\nruntime=1\n");
         let stages = stages.expect("two jobs");
-        let (a, b) = (&stages[0][0].job, &stages[0][1].job);
+        let on = |at: usize| stages[0][at].clone().for_disk(1 << 20).expect("it fits");
+        let (a, b) = (on(0), on(1));
         assert_eq!(
             (a.size, a.number_ios, a.loops),
             (Some(1 << 20), Some(3), None)
@@ -323,64 +457,37 @@ mod tests {
     #[test]
     fn no_key_that_changes_what_is_measured_is_taken_in_silence() {
         for key in [
-            "allow_file_create",
-            "ba",
-            "blockalign",
             "bsrange",
             "buffer_compress_percentage",
-            "cpus_allowed",
-            "create_on_open",
             "dedupe_percentage",
-            "directory",
-            "experimental_verify",
-            "fallocate",
-            "fdatasync",
-            "file_service_type",
-            "fill_device",
-            "flow",
             "fsync",
-            "fsync_on_close",
-            "hipri",
-            "iodepth_batch",
             "iodepth_low",
-            "io_submit_mode",
             "latency_target",
-            "lockmem",
             "nrfiles",
-            "opendir",
             "percentage_random",
-            "rate",
             "rate_min",
             "read_iolog",
-            "replay_no_stall",
-            "rwmix",
-            "sequence",
-            "size_percent",
-            "softrandommap",
-            "startdelay",
-            "sync",
             "thinktime",
             "trim_percentage",
-            "unified_rw_reporting",
             "verify_pattern",
-            "write_barrier",
             "write_iolog",
-            "zonemode",
             "zonesize",
         ] {
             refused(
-                &format!("[a]\n{key}=1\n"),
-                &["line 2", &format!("`{key}` is not supported")],
+                &format!("[a]\n{key}=2\n"),
+                &["a.fio: line 2", &format!("`{key}` is not supported: ")],
             );
         }
         for line in [
-            "direct=0",
             "rwmixread=101",
             "iodepth=0",
             "numjobs=0",
             "loops=x",
             "runtime=soon",
             "kb_base=7",
+            "ioengine=doesnotexist",
+            "continue_on_error=read",
+            "rw=read:8k",
         ] {
             let (key, _) = line.split_once('=').expect("a key and a value");
             refused(&format!("[a]\n{line}\n"), &["line 2", key]);
@@ -388,8 +495,153 @@ mod tests {
     }
 
     #[test]
+    fn all_wrong_keys_are_named_at_once_with_the_nearest_right_word() {
+        refused(
+            "[a]\ndirekt=1\nbs=4k\nzonemode=zbd\n[b]\nbs=x\n",
+            &[
+                "line 2: `direkt` is not a key of fio; did you mean `direct`?",
+                "line 4: `zonemode` is not supported",
+                "line 6: bs: `x`",
+            ],
+        );
+    }
+
+    #[test]
+    fn values_that_ask_for_nothing_are_accepted() {
+        let text = "[a]\nfsync=0\nthinktime=0\nzonemode=none\nsync=none\ncontinue_on_error=none\n";
+        assert_eq!(job(text).rw, Rw::Read);
+    }
+
+    #[test]
+    fn keys_without_effect_are_noted_once() {
+        let text = "[global]\nthread\n[a]\nioengine=libaio\ninvalidate=1\n[b]\nthread=1\n";
+        let notes = jobs(text).expect("two jobs").notes();
+        assert_eq!(notes, ["without effect here: invalidate, thread"]);
+    }
+
+    #[test]
+    fn synchronous_engines_have_depth_one_and_it_is_said() {
+        for (line, depth, part) in [
+            ("ioengine=psync", 1, "ioengine=psync is synchronous"),
+            ("rw=read", 1, "default engine (psync)"),
+            ("ioengine=libaio", 32, ""),
+        ] {
+            let text = format!("[a]\niodepth=32\n{line}\n");
+            assert_eq!(job(&text).iodepth, depth, "{line}");
+            let notes = jobs(&text).expect("a job").notes().concat();
+            assert!(notes.contains(part), "{notes}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_fios_units_everywhere() {
+        let text = "[a]\nioengine=libaio\niodepth=1k\nrate_iops=10k\nruntime=60sec\nrandseed=-1\nsize=8*4k\n";
+        let found = job(text);
+        assert_eq!((found.iodepth, found.size), (1024, Some(32768)));
+        assert_eq!(found.rate.map(|rate| rate.iops), Some(10240));
+        assert_eq!(
+            (found.runtime, found.seed),
+            (Duration::from_secs(60), u64::MAX)
+        );
+        assert_eq!(job("[a]\nruntime=0\n").runtime, RUNTIME_MAX);
+        let half = job("[a]\nio_size=50%\noffset_increment=10%\nbs=4k\n");
+        assert_eq!(
+            (half.number_ios, half.offset_increment),
+            (Some(128), 102_400)
+        );
+    }
+
+    #[test]
+    fn block_sizes_have_up_to_three_parts() {
+        let sizes = |text: &str| {
+            let job = job(&format!("[a]\nrw=rw\nbs={text}\n"));
+            let one = |write| job.sizes(write).longest_bytes();
+            (one(false), one(true))
+        };
+        for (text, expected) in [
+            ("8k", (8192, 8192)),
+            (",16k", (4096, 16384)),
+            ("4k,4k,8k", (4096, 4096)),
+            ("8k,", (8192, 4096)),
+            ("4ki", (4096, 4096)),
+        ] {
+            assert_eq!(sizes(text), expected, "{text}");
+        }
+        refused("[a]\nbs=1k,2k,3k,4k\n", &["more than three sizes"]);
+    }
+
+    #[test]
+    fn a_rate_is_that_of_each_direction() {
+        let mix = |line: &str| {
+            let job = job(&format!("[a]\nrw=randrw\n{line}\n"));
+            (job.rate.map(|rate| rate.iops), job.rwmixread)
+        };
+        assert_eq!(mix("rate_iops=200"), (Some(400), 50));
+        assert_eq!(mix("rate_iops=300,100"), (Some(400), 75));
+        assert_eq!(mix("rate=1m\nbs=4k"), (Some(512), 50));
+        refused(
+            "[a]\nrw=randrw\nrate_iops=300,\n",
+            &["for one direction only"],
+        );
+        refused("[a]\nrate=1000\n", &["no whole number of requests"]);
+        refused("[a]\nrate_iops=1\nrate=4k\n", &["not both"]);
+    }
+
+    #[test]
+    fn sections_keep_their_names() {
+        let stages = read("[global]\nname=common\n[one]\n[two]\nname=deux\n").expect("two jobs");
+        let names: Vec<&str> = stages[0].iter().map(|one| one.job.name.as_str()).collect();
+        assert_eq!(names, ["one", "deux"]);
+    }
+
+    #[test]
+    fn a_job_waits_for_the_named_one() {
+        let stages = read("[a]\n[b]\nwait_for=a\n[c]\nwait_for=a\n").expect("three jobs");
+        assert_eq!(stages.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
+        refused("[a]\n[b]\n[c]\nwait_for=a\n", &["write stonewall"]);
+        refused("[a]\nwait_for=z\n", &["names no job"]);
+    }
+
+    #[test]
+    fn jobs_beside_each_other_start_together() {
+        refused("[a]\nstartdelay=1\n[b]\n", &["startdelay"]);
+        refused("[a]\nexitall\n[b]\n", &["exitall"]);
+        let stages = read("[a]\nstartdelay=2\nexitall\n").expect("one job");
+        assert_eq!(stages[0][0].start_delay, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn the_length_of_the_file_bounds_the_size() {
+        let found = job("[a]\nfilesize=64k\nsize=256k\n");
+        assert_eq!((found.size, found.number_ios), (Some(65536), None));
+    }
+
+    #[test]
+    fn settings_of_the_command_line_replace_those_of_all_jobs() {
+        let outside = sections::Outside {
+            variable: &|_| None,
+            file: &|_| Err(String::new()),
+        };
+        let mut errors = Vec::new();
+        let text = "[a]\nbs=8k\n[b]\nbs=16k\n";
+        let file = sections::of_file("a.fio".as_ref(), text, &outside, &mut errors);
+        let words = ["--bs=4k".to_owned()];
+        let line = sections::of_words(&words, &|_| None, &mut errors);
+        let jobs = Jobs::of(&file, &line.defaults(), &["b".into()]).expect("a job");
+        assert_eq!((jobs.stages.len(), jobs.stages[0].len()), (1, 1));
+        assert_eq!(jobs.stages[0][0].job.block_bytes, 4096);
+        let words = ["--bz=4k".to_owned()];
+        let line = sections::of_words(&words, &|_| None, &mut errors);
+        let errors = Jobs::of(&file, &line.defaults(), &[]).expect_err("a wrong key");
+        assert_eq!(errors.len(), 1, "{errors:?}");
+    }
+
+    #[test]
     fn a_key_that_is_not_supported_is_named_with_its_line() {
-        refused("[a]\nrw=read\nzonemode=zbd\n", &["line 3", "`zonemode`"]);
+        refused(
+            "[a]\nrw=read\nzonemode=zbd\n",
+            &["a.fio: line 3", "`zonemode`"],
+        );
         refused("[a]\nbs=x\n", &["line 2", "bs", "`x`"]);
         refused("[a]\nrw=trim\n", &["line 2", "rw=trim"]);
         refused("[a]\nverify=xyz\n", &["line 2", "verify=xyz"]);

@@ -52,15 +52,20 @@ pub(crate) fn compare(
     Ok((table, worse))
 }
 
-/// The job of B to compare with a job of A: the same on the same disk, or else the only one with
-/// that name in both files.
+/// The job of B to compare with a job of A: the same on the same disk, in the same stage if there
+/// are several, or else the only one with that name in both files.
 fn partner<'a>(a: &Entry, before: &[Entry], after: &'a [Entry]) -> Option<&'a Entry> {
-    let same = |b: &&Entry| (&b.name, &b.disk) == (&a.name, &a.disk);
+    let of_stage = |b: &&Entry| (&b.name, &b.disk, b.stage) == (&a.name, &a.disk, a.stage);
+    let same = |b: &&Entry| {
+        let twin = |one: &Entry| (&one.name, &one.disk) == (&a.name, &a.disk);
+        twin(b) && before.iter().filter(|one| twin(one)).count() == 1
+    };
     let only = |all: &[Entry]| all.iter().filter(|one| one.name == a.name).count() == 1;
     let namesake = || after.iter().find(|b| b.name == a.name);
     after
         .iter()
-        .find(same)
+        .find(of_stage)
+        .or_else(|| after.iter().find(same))
         .or_else(|| namesake().filter(|_| only(before) && only(after)))
 }
 

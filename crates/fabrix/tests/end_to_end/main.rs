@@ -17,6 +17,7 @@ mod demo;
 mod discovery;
 mod disks;
 mod faults;
+mod fio_corpus;
 mod harness;
 mod initiator;
 mod iscsi;

@@ -1,9 +1,11 @@
 //! Arguments of `fabrix bench` and its profiles, declared for clap.
 //!
-//! `plain.rs` has the arguments of a job, `profiles.rs` those of profiles, and `foreign.rs` those
-//! of profiles with the syntax of another tool (DiskSpd, sgp_dd).
+//! `plain.rs` has the arguments of a job, `fio.rs` those of fio's command line, `profiles.rs` those
+//! of profiles, and `foreign.rs` those of profiles with the syntax of another tool (DiskSpd,
+//! sgp_dd).
 
 mod contents;
+mod fio;
 mod foreign;
 mod plain;
 mod profiles;
@@ -14,6 +16,7 @@ use clap::{Args, Command, Subcommand};
 
 use crate::args::path::{EngineArgs, RemoteArgs};
 use crate::args::values::{DISKS_HELP, Format};
+pub(crate) use fio::{FioArgs, as_fio};
 use foreign::{DISKSPD_HELP, SGP_DD_HELP};
 pub(crate) use foreign::{WordsArgs, ours_first, shown};
 pub(crate) use plain::{PlainArgs, RateProcess, parse_percentiles};
@@ -34,6 +37,9 @@ pub(crate) struct BenchArgs {
 /// Known measurements, each with the method and the table of the one it reproduces.
 #[derive(Subcommand)]
 pub(crate) enum Profile {
+    /// Run job files of fio, or its command line as it is: --name=x --filename=URI --rw=randread
+    /// ...
+    Fio(FioArgs),
     /// Search the best numjobs x iodepth, then 13 workloads with it, then latencies at depth 1
     Starwind(SweepArgs),
     /// Sweep the size of commands, 1 KiB to 1 MiB, with 10 threads and 2: MB/s and both CPUs

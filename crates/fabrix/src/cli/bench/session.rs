@@ -136,6 +136,25 @@ impl Session {
         }
     }
 
+    /// Pins jobs to the processors that they name, unless the command line chose cores.
+    ///
+    /// Errors: a sentence when the jobs name different processors.
+    pub(crate) fn pin_jobs<'a>(
+        &mut self,
+        mut wanted: impl Iterator<Item = Option<&'a [usize]>>,
+    ) -> Result<(), Failure> {
+        let first = wanted.next().flatten();
+        if !wanted.all(|cpus| cpus == first) {
+            return Err(Failure::usage(
+                "jobs with different values of cpus_allowed are not supported; write it in [global]",
+            ));
+        }
+        if let (true, Some(cpus)) = (self.config.pin.is_empty(), first) {
+            self.config.pin = cpus.to_vec();
+        }
+        Ok(())
+    }
+
     /// Refuses disks that carry data, unless writing is allowed.
     pub(crate) fn guard(&self, disks: &[Disk]) -> Result<(), Failure> {
         if self.args.allow_write {

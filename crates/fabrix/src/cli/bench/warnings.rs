@@ -61,7 +61,7 @@ impl Warnings {
             self.add(Reason::Cache(disk.uri.clone()), || {
                 format!(
                     "{} goes through the page cache (direct=off), and memory has room for all of it: figures may be \
-                     those of memory; leave direct=off out",
+                     those of memory; leave direct=off out, or write direct=1 in a job",
                     disk.uri
                 )
             });

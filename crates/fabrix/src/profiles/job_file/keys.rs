@@ -1,36 +1,88 @@
-//! The keys of a section, and the job that they form.
+//! A section under construction, and the job that its keys form.
 
-use fabrix_bench::arrivals::{Pacing, Rate};
-use fabrix_bench::job::Distribution;
-use fabrix_bench::job::{Share, parse_split};
-use fabrix_bench::steady::Steady;
-use fabrix_bench::{Job, RUNTIME_MAX, Rw};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::numbers::{size, switch, time, whole};
-use super::{Listed, Logs, usual};
-use crate::cli::bench::args::parse_percentiles;
+use fabrix_bench::arrivals::{Pacing, RATE_IOPS_MAX, Rate};
+use fabrix_bench::job::{Share, parse_split};
+use fabrix_bench::steady::Steady;
+use fabrix_bench::{Job, RUNTIME_MAX};
+
+use super::numbers::{percent, size, word};
+use super::sections::Setting;
+use super::table::{Effect, find, unknown};
+use super::{Listed, Logs, Place, usual};
+
+/// Sentences for the user about a command's jobs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Notes {
+    /// Keys without effect that were used.
+    pub(super) ignored: BTreeSet<&'static str>,
+    /// Differences from the text of the jobs.
+    pub(super) sentences: BTreeSet<String>,
+}
+
+/// A number of bytes, or a percentage of something that is known later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Amount {
+    Bytes(u64),
+    Percent(u32),
+}
+
+impl Amount {
+    pub(super) fn parse(value: &str, kilo: u64) -> Result<Self, String> {
+        match value.ends_with('%') {
+            true => percent(value).map(Self::Percent),
+            false => size(value, kilo).map(Self::Bytes),
+        }
+    }
+
+    /// The amount in bytes. Percentages are those of `whole`.
+    pub(super) fn of(self, whole: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => {
+                let bytes = u128::from(whole) * u128::from(percent) / 100;
+                u64::try_from(bytes).expect("at most the whole")
+            }
+        }
+    }
+}
 
 /// A section under construction. Values that depend on each other are kept until its end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Builder {
-    job: Job,
-    name: Option<String>,
-    filename: Option<String>,
+    pub(super) job: Job,
+    pub(super) name: Option<String>,
+    pub(super) place: Place,
     size_percent: Option<u32>,
     offset_percent: Option<u32>,
+    pub(super) increment: Amount,
     /// Bytes to transfer, independent of the region's size.
-    io_size: Option<u64>,
-    logs: Logs,
-    kilo: u64,
-    waits: bool,
-    time_based: bool,
-    loops: u32,
-    rate_iops: Option<u32>,
-    poisson: bool,
-    steady: Option<String>,
-    steady_window: Duration,
-    steady_ramp: Duration,
+    pub(super) io_size: Option<Amount>,
+    /// `filesize`: length of the file in bytes.
+    pub(super) file_bytes: Option<u64>,
+    pub(super) logs: Logs,
+    /// `kb_base`: the meaning of `k`.
+    pub(super) kilo: u64,
+    pub(super) waits: bool,
+    pub(super) wait_for: Option<String>,
+    pub(super) exit_all: bool,
+    pub(super) start_delay: Duration,
+    pub(super) time_based: bool,
+    pub(super) loops: u32,
+    pub(super) seed: Option<u64>,
+    pub(super) engine: Option<String>,
+    pub(super) synchronous: bool,
+    pub(super) cpus: Option<Vec<usize>>,
+    /// Rates for reads and writes: requests per second, and bytes per second.
+    pub(super) rate_iops: [Option<u64>; 2],
+    pub(super) rate_bytes: [Option<u64>; 2],
+    pub(super) poisson: bool,
+    pub(super) steady: Option<String>,
+    pub(super) steady_window: Duration,
+    pub(super) steady_ramp: Duration,
+    notes: Notes,
 }
 
 impl Builder {
@@ -38,95 +90,72 @@ impl Builder {
     pub(super) fn new() -> Self {
         Self {
             job: usual(),
+            name: None,
+            place: Place::default(),
+            size_percent: None,
+            offset_percent: None,
+            increment: Amount::Bytes(0),
+            io_size: None,
+            file_bytes: None,
+            logs: Logs::default(),
             kilo: 1024,
+            waits: false,
+            wait_for: None,
+            exit_all: false,
+            start_delay: Duration::ZERO,
+            time_based: false,
             loops: 1,
+            seed: None,
+            engine: None,
+            synchronous: true,
+            cpus: None,
+            rate_iops: [None; 2],
+            rate_bytes: [None; 2],
+            poisson: false,
+            steady: None,
             steady_window: Duration::from_secs(1),
-            ..Self::default()
+            steady_ramp: Duration::ZERO,
+            notes: Notes::default(),
         }
     }
 
     /// Applies one key.
     ///
     /// Errors: a sentence that names the key.
-    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        if SATISFIED.contains(&key) {
-            return Ok(());
-        }
-        self.apply(key, value).map_err(|sentence| {
-            if sentence.starts_with(key) {
-                sentence
-            } else {
-                format!("{key}: {sentence}")
+    pub(super) fn set(&mut self, setting: &Setting) -> Result<(), String> {
+        let (key, value) = (&setting.key, setting.value.as_str());
+        let known = find(key).ok_or_else(|| unknown(key))?;
+        match known.effect {
+            Effect::Honoured(set) => {
+                set(self, value).map_err(|sentence| match sentence.starts_with(known.name()) {
+                    true => sentence,
+                    false => format!("{key}: {sentence}"),
+                })
             }
-        })
+            Effect::Ignored => {
+                self.notes.ignored.insert(known.name());
+                Ok(())
+            }
+            Effect::Refused(neutral) if neutral.contains(&value) => Ok(()),
+            Effect::Refused(_) => Err(format!("`{key}` is not supported: {}", known.why)),
+        }
     }
 
-    fn apply(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let job = &mut self.job;
-        match key {
-            "name" => self.name = Some(value.to_owned()),
-            "rw" | "readwrite" => job.rw = Rw::parse(value).map_err(|error| error.to_string())?,
-            "bs" | "blocksize" => self.set_block(value)?,
-            "bssplit" => self.job.split = self.split(value)?,
-            "size" | "offset" => self.set_place(key, value)?,
-            "io_size" | "io_limit" => self.io_size = Some(size(value, self.kilo)?),
-            "offset_increment" => job.offset_increment = size(value, self.kilo)?,
-            "filename" => self.filename = Some(value.replace("\\:", ":")),
-            "iodepth" => job.iodepth = whole(value, 1)?,
-            "numjobs" => job.numjobs = whole(value, 1)?,
-            "runtime" | "timeout" => job.runtime = time(value)?,
-            "ramp_time" => job.ramp = time(value)?,
-            "time_based" => self.time_based = switch(value)?,
-            "loops" => self.loops = whole(value, 1)?,
-            "number_ios" => job.number_ios = Some(whole(value, 1)?),
-            "rwmixread" => job.rwmixread = percent(value)?,
-            "rwmixwrite" => job.rwmixread = 100 - percent(value)?,
-            "rate_iops" => self.rate_iops = Some(whole(value, 1)?),
-            "rate_process" => self.poisson = word(value, &[("linear", false), ("poisson", true)])?,
-            "random_distribution" => job.distribution = Distribution::parse(value)?,
-            "randseed" => job.seed = whole(value, 0)?,
-            "write_bw_log" | "write_iops_log" | "write_lat_log" => self.logs.set(key, value),
-            "log_avg_msec" => {
-                let millis = whole(value, 1)
-                    .map_err(|_| "each request is no reading; name a time, like 500")?;
-                self.logs.every = Some(Duration::from_millis(millis));
-            }
-            "percentile_list" => job.percentiles = parse_percentiles(value)?.0,
-            "continue_on_error" => {
-                job.continue_on_error =
-                    word(value, &[("none", false), ("io", true), ("all", true)])?
-            }
-            "verify" => {
-                job.verify = word(
-                    value,
-                    &[("0", false), ("crc32c", true), ("crc32c-intel", true)],
-                )
-                .map_err(|_| {
-                    format!("verify={value} is not supported; verify=crc32c checks every block")
-                })?
-            }
-            "steadystate" | "ss" => self.steady = Some(value.to_owned()),
-            "steadystate_duration" | "ss_dur" => self.steady_window = time(value)?,
-            "steadystate_ramp_time" | "ss_ramp" => self.steady_ramp = time(value)?,
-            "stonewall" | "wait_for_previous" => self.waits = switch(value)?,
-            "kb_base" => self.kilo = word(value, &[("1000", 1000), ("1024", 1024)])?,
-            "direct" if value == "1" => {}
-            "direct" => {
-                return Err(
-                    "buffered files are said in the disk's URI: filename=/path,direct=off".into(),
-                );
-            }
-            _ => return Err(format!("`{key}` is not supported")),
-        }
-        Ok(())
-    }
-
-    fn set_block(&mut self, value: &str) -> Result<(), String> {
+    /// Applies `bs`: sizes of reads, writes and trims. An empty part is fio's default.
+    pub(super) fn set_block(&mut self, value: &str) -> Result<(), String> {
         let bytes = |text: &str| {
+            if text.is_empty() {
+                return Ok(usual().block_bytes);
+            }
             let bytes = size(text, self.kilo)?;
             u32::try_from(bytes).map_err(|_| format!("`{text}` is too long a request"))
         };
-        let (reads, writes) = value.split_once(',').unwrap_or((value, value));
+        let parts: Vec<&str> = value.split(',').map(str::trim).collect();
+        let (reads, writes) = match parts[..] {
+            [both] => (both, both),
+            [reads, writes] | [reads, writes, _] => (reads, writes),
+            _ => return Err(format!("`{value}` has more than three sizes")),
+        };
         let (reads, writes) = (bytes(reads)?, bytes(writes)?);
         let share = |bytes| {
             vec![Share {
@@ -143,7 +172,7 @@ impl Builder {
         Ok(())
     }
 
-    fn split(&self, value: &str) -> Result<[Vec<Share>; 2], String> {
+    pub(super) fn split(&self, value: &str) -> Result<[Vec<Share>; 2], String> {
         match self.kilo {
             1000 => parse_split(value, |text| size(text, 1000)),
             _ => parse_split(value, |text| size(text, 1024)),
@@ -151,98 +180,215 @@ impl Builder {
     }
 
     /// Applies `size` or `offset`: bytes, or a percentage of the disk.
-    fn set_place(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let share = value.strip_suffix('%').map(percent).transpose()?;
-        let bytes = if share.is_some() {
-            0
-        } else {
-            size(value, self.kilo)?
+    pub(super) fn set_place(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let (bytes, share) = match Amount::parse(value, self.kilo)? {
+            Amount::Bytes(bytes) => (bytes, None),
+            Amount::Percent(percent) => (0, Some(percent)),
         };
         if key == "offset" {
             (self.job.offset, self.offset_percent) = (bytes, share);
         } else {
-            (self.job.size, self.size_percent) = (share.is_none().then_some(bytes), share);
+            let all = share.is_some() || bytes == 0;
+            (self.job.size, self.size_percent) = ((!all).then_some(bytes), share);
         }
         Ok(())
     }
 
-    /// Whether the job waits for the end of the previous jobs.
-    pub(super) fn waits(&self) -> bool {
-        self.waits
+    /// Parses rates for reads and, behind a comma, for writes. One rate applies to both. An empty
+    /// rate and 0 are no limit.
+    pub(super) fn rates(
+        &self,
+        value: &str,
+        parse: impl Fn(&str) -> Result<u64, String>,
+    ) -> Result<[Option<u64>; 2], String> {
+        let rate = |text: &str| match text.trim() {
+            "" => Ok(None),
+            text => parse(text).map(|rate| (rate > 0).then_some(rate)),
+        };
+        let mut parts = value.split(',');
+        let reads = rate(parts.next().unwrap_or_default())?;
+        let writes = parts.next().map(rate).transpose()?;
+        Ok([reads, writes.unwrap_or(reads)])
     }
 
-    /// The job of the section.
+    /// Applies `verify`. Our check has one format, so the checksum is only noted.
+    pub(super) fn set_verify(&mut self, value: &str) -> Result<(), String> {
+        let known = CHECKSUMS.map(|name| (name, true));
+        let none = [("0", false), ("none", false)];
+        let words = [&none[..], &known[..]].concat();
+        self.job.verify = word(value, &words).map_err(|_| {
+            format!("verify={value} is not supported; verify=crc32c checks every block")
+        })?;
+        if self.job.verify && !value.starts_with("crc32c") {
+            self.note(format!(
+                "verify={value}: blocks are checked with CRC32C instead"
+            ));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, sentence: String) {
+        self.notes.sentences.insert(sentence);
+    }
+
+    /// The job of the section, and the sentences about it.
     ///
     /// Errors: a sentence when the keys contradict each other.
-    pub(super) fn build(self, section: String) -> Result<Listed, String> {
-        let mut job = self.job;
-        job.name = self.name.unwrap_or(section);
-        if self.time_based && job.runtime == RUNTIME_MAX {
-            return Err(format!("job `{}`: time_based needs runtime=", job.name));
+    pub(super) fn build(mut self, section: &str) -> Result<(Listed, Notes), String> {
+        let name = self.name.take().unwrap_or_else(|| section.to_owned());
+        let built = self.limit().and_then(|()| self.resolve_rate());
+        built.map_err(|sentence| format!("job `{name}`: {sentence}"))?;
+        self.resolve_depth();
+        self.resolve_sizes();
+        if self.logs.prefixes().next().is_some() && self.logs.every.is_none() {
+            let sentence = "logs have a reading for every 500 ms; log_avg_msec= says how often";
+            self.note(sentence.into());
         }
-        job.loops = (!self.time_based).then_some(self.loops);
-        if let Some(bytes) = self.io_size.filter(|_| !self.time_based) {
-            if job.is_split() {
-                let name = job.name;
-                return Err(format!("job `{name}`: io_size needs requests of one size"));
-            }
-            let ios = bytes.div_ceil(job.block_bytes.max(1).into());
-            let least = job.number_ios.map_or(ios, |number| number.min(ios));
-            (job.number_ios, job.loops) = (Some(least.max(1)), None);
-        }
-        job.rate = self.rate_iops.map(|iops| Rate {
-            iops,
-            pacing: if self.poisson {
-                Pacing::Poisson
-            } else {
-                Pacing::Fixed
-            },
-        });
         let steady = self
             .steady
-            .map(|text| Steady::parse(&text, self.steady_window, self.steady_ramp));
-        job.steady = steady.transpose()?;
-        let logs = self.logs.named(&job.name);
-        Ok(Listed {
-            filename: self.filename,
-            job,
+            .as_ref()
+            .map(|text| Steady::parse(text, self.steady_window, self.steady_ramp));
+        self.job.steady = steady.transpose()?;
+        self.job.seed = self.seed.unwrap_or(self.job.seed);
+        self.job.name.clone_from(&name);
+        self.place.section.clone_from(&name);
+        let listed = Listed {
+            place: self.place,
+            job: self.job,
             size_percent: self.size_percent,
             offset_percent: self.offset_percent,
-            logs,
-        })
+            increment: self.increment,
+            io_size: self.io_size,
+            logs: self.logs.named(&name),
+            start_delay: self.start_delay,
+            cpus: self.cpus,
+            waits: self.waits,
+            wait_for: self.wait_for,
+            exit_all: self.exit_all,
+        };
+        Ok((listed, self.notes))
+    }
+
+    /// Resolves what ends the job.
+    fn limit(&mut self) -> Result<(), String> {
+        if self.time_based && self.job.runtime == RUNTIME_MAX {
+            self.note("time_based needs runtime=, and has no effect without it".into());
+            self.time_based = false;
+        }
+        self.job.loops = (!self.time_based).then_some(self.loops);
+        self.io_size = self.io_size.filter(|_| !self.time_based);
+        if self.io_size.is_some() && self.job.is_split() {
+            return Err("io_size needs requests of one size".into());
+        }
+        Ok(())
+    }
+
+    /// Limits the depth of synchronous engines to 1.
+    fn resolve_depth(&mut self) {
+        if !self.synchronous || self.job.iodepth == 1 {
+            return;
+        }
+        let depth = std::mem::replace(&mut self.job.iodepth, 1);
+        self.note(match &self.engine {
+            Some(engine) => format!(
+                "ioengine={engine} is synchronous: iodepth is 1 and not {depth}; write ioengine=libaio for more"
+            ),
+            None => format!(
+                "fio's default engine (psync) is synchronous: iodepth is 1 and not {depth}; \
+                 write ioengine=libaio for more"
+            ),
+        });
+    }
+
+    /// Resolves the region and the length of the file.
+    fn resolve_sizes(&mut self) {
+        let job = &mut self.job;
+        if let Some(file) = self.file_bytes {
+            job.size = Some(job.size.map_or(file, |size| size.min(file)));
+        }
+        let end = job.size.map(|size| {
+            let moved = self
+                .increment
+                .of(0)
+                .saturating_mul(u64::from(job.numjobs) - 1);
+            size.saturating_add(job.offset).saturating_add(moved)
+        });
+        self.place.bytes = self.file_bytes.max(end);
+    }
+
+    /// Resolves the offered load from `rate` and `rate_iops`.
+    fn resolve_rate(&mut self) -> Result<(), String> {
+        let read = self.job.percent_read();
+        let used = [read > 0, read < 100];
+        let mut rates = [None; 2];
+        for side in [0, 1].into_iter().filter(|side| used[*side]) {
+            rates[side] = self.rate_of(side)?;
+        }
+        let iops = match rates {
+            [None, None] => return Ok(()),
+            [Some(reads), Some(writes)] => {
+                let percent = (reads * 100).checked_div(reads + writes).unwrap_or(0);
+                if percent * (reads + writes) != reads * 100 {
+                    return Err(format!(
+                        "{reads} reads and {writes} writes a second are no whole percentage; write two sections"
+                    ));
+                }
+                self.job.rwmixread = u32::try_from(percent).expect("at most 100");
+                reads + writes
+            }
+            [one, other] if used != [true, true] => one.or(other).expect("one is there"),
+            _ => {
+                return Err(
+                    "a mix with a rate for one direction only is not supported; write two sections"
+                        .into(),
+                );
+            }
+        };
+        let pacing = match self.poisson {
+            true => Pacing::Poisson,
+            false => Pacing::Fixed,
+        };
+        let iops =
+            u32::try_from(iops).map_err(|_| format!("{iops} requests a second are too many"))?;
+        self.job.rate = Some(Rate { iops, pacing });
+        Ok(())
+    }
+
+    /// Requests per second of reads (0) or writes (1).
+    fn rate_of(&self, side: usize) -> Result<Option<u64>, String> {
+        let Some(bytes) = self.rate_bytes[side] else {
+            return Ok(self.rate_iops[side].map(|iops| iops.min(u64::from(RATE_IOPS_MAX) + 1)));
+        };
+        if self.rate_iops[side].is_some() {
+            return Err("write rate= or rate_iops=, and not both".into());
+        }
+        let sizes = self.job.sizes(side == 1);
+        let mut sizes = sizes.iter();
+        let size = sizes.next().map_or(0, |share| u64::from(share.bytes));
+        if sizes.next().is_some() || size == 0 || bytes % size != 0 {
+            return Err(format!(
+                "rate={bytes} is no whole number of requests a second; write a multiple of bs, or rate_iops="
+            ));
+        }
+        Ok(Some((bytes / size).min(u64::from(RATE_IOPS_MAX) + 1)))
     }
 }
 
-fn percent(text: &str) -> Result<u32, String> {
-    whole(text, 0)
-        .ok()
-        .filter(|percent: &u32| *percent <= 100)
-        .ok_or_else(|| format!("`{text}` is not a percentage"))
-}
-
-/// Parses one of several words.
-fn word<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
-    let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-    let found = words.iter().find(|(name, _)| *name == value);
-    found
-        .map(|(_, meaning)| *meaning)
-        .ok_or_else(|| format!("`{value}` is not one of {}", names.join(", ")))
-}
-
-/// Accepted keys without effect: they ask for behaviour that Fabrix always has, or have no meaning
-/// here.
-const SATISFIED: [&str; 13] = [
-    "ioengine",
-    "thread",
-    "group_reporting",
-    "norandommap",
-    "new_group",
-    "description",
-    "refill_buffers",
-    "invalidate",
-    "randrepeat",
-    "gtod_reduce",
-    "clocksource",
-    "clat_percentiles",
-    "lat_percentiles",
+/// fio's checksums of verified blocks.
+const CHECKSUMS: [&str; 15] = [
+    "crc32c",
+    "crc32c-intel",
+    "crc64",
+    "crc32",
+    "crc16",
+    "crc7",
+    "md5",
+    "sha1",
+    "sha256",
+    "sha512",
+    "sha3-224",
+    "sha3-256",
+    "sha3-384",
+    "sha3-512",
+    "xxhash",
 ];

@@ -17,9 +17,11 @@ pub(crate) struct Entry {
     pub(crate) spread_percent: Option<(f64, f64)>,
     /// Whether requests failed or the job ended early.
     pub(crate) failed: bool,
+    /// Stage of the job (`groupid`). Jobs of different stages ran one after the other.
+    pub(crate) stage: i64,
 }
 
-/// The jobs of a results file. Jobs with the same name and disk are merged.
+/// The jobs of a results file. Jobs of a stage with the same name and disk are merged.
 ///
 /// Errors: a sentence when the format is unknown.
 pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
@@ -73,7 +75,8 @@ fn text_at(value: &Value, key: &str) -> String {
 }
 
 fn add(entries: &mut Vec<Entry>, entry: Entry) {
-    let same = |known: &&mut Entry| (&known.name, &known.disk) == (&entry.name, &entry.disk);
+    let key = |one: &Entry| (one.name.clone(), one.disk.clone(), one.stage);
+    let same = |known: &&mut Entry| key(known) == key(&entry);
     let Some(known) = entries.iter_mut().find(same) else {
         return entries.push(entry);
     };
@@ -133,6 +136,7 @@ fn job(job: &Value, repeats: &Value) -> Option<Entry> {
             mean_us
         },
         spread_percent: repeated.then(|| (rates.percent(), means.percent())),
+        stage: job["groupid"].as_i64().unwrap_or(0),
         failed: job["error"].as_i64().unwrap_or(0) != 0 || job["ended_early"].is_string(),
     })
 }
@@ -162,6 +166,18 @@ mod tests {
         assert!((entries(&value)[0].iops - 2000.0).abs() < 1e-9);
         value["jobs"][0]["error"] = json!(5);
         assert!(entries(&value)[0].failed);
+    }
+
+    #[test]
+    fn only_jobs_that_ran_at_the_same_time_are_added() {
+        let mut value = fio(1000.0);
+        let job = value["jobs"][0].clone();
+        let mut later = job.clone();
+        later["groupid"] = json!(1);
+        value["jobs"] = json!([job, job, later]);
+        let found = entries(&value.to_string()).expect("it is fio's");
+        let iops: Vec<f64> = found.iter().map(|one| one.iops).collect();
+        assert_eq!(iops, [2500.0, 1250.0]);
     }
 
     #[test]

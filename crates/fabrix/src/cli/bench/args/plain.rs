@@ -14,7 +14,7 @@ use crate::args::values::{parse_bytes, parse_time};
 /// Arguments of `bench URI`.
 #[derive(Args)]
 pub(crate) struct PlainArgs {
-    /// The disk to measure, as a URI, or a file of jobs in fio's format (NAME.fio)
+    /// The disk to measure, as a URI, or a file of fio's jobs; see `fabrix bench fio --help`
     #[arg(value_name = "URI", required = true)]
     pub(crate) uri: Option<String>,
     /// With a file of jobs: the disk for all of them, whatever their filename= says

@@ -1,0 +1,238 @@
+//! `fabrix bench fio`: runs fio's job files and command lines on disks of any kind.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use fabrix_block::spec::without_secrets;
+
+use super::args::FioArgs;
+use super::measure::{Plan, Planned, measure, say_all};
+use super::session::{Disk, Session};
+use crate::cli::terminal::{print, quoted};
+use crate::failure::Failure;
+use crate::profiles::job_file::sections::{self, CommandLine, Outside, Section, Setting};
+use crate::profiles::job_file::{Jobs, Listed, Logs, Target, table};
+
+pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
+    if let Some(key) = &args.cmdhelp {
+        return help(key);
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    let mut errors = Vec::new();
+    let line = sections::of_words(&args.words, &variable, &mut errors);
+    let (files, disk) = files_and_disk(&line)?;
+    let outside = Outside {
+        variable: &variable,
+        file: &|path| read(path),
+    };
+    let mut groups: Vec<Vec<Section>> = Vec::new();
+    for path in files {
+        let text = read(Path::new(path)).map_err(Failure::usage)?;
+        groups.push(sections::of_file(
+            Path::new(path),
+            &text,
+            &outside,
+            &mut errors,
+        ));
+    }
+    let over = if groups.is_empty() {
+        Vec::new()
+    } else {
+        line.defaults()
+    };
+    if line.has_job() {
+        groups.push(line.sections.clone());
+    }
+    if groups.is_empty() && errors.is_empty() {
+        return Err(Failure::usage(NO_JOB));
+    }
+    if args.showcmd {
+        fail(errors)?;
+        let lines = groups.iter().flat_map(|group| command_lines(group, &over));
+        return print(&lines.collect::<String>()).map(|()| ExitCode::SUCCESS);
+    }
+    let mut jobs = Jobs::default();
+    for group in &groups {
+        match Jobs::of(group, &over, &args.section) {
+            Ok(more) => jobs.append(more),
+            Err(wrong) => errors.extend(wrong),
+        }
+    }
+    fail(errors)?;
+    if !over.is_empty() {
+        let keys: Vec<&str> = over.iter().map(|one| one.key.as_str()).collect();
+        say_all(&[format!(
+            "{} of the command line: for all jobs of the file",
+            keys.join(", ")
+        )]);
+    }
+    say_all(&jobs.notes());
+    if let Some(one) = jobs
+        .stages
+        .iter()
+        .flatten()
+        .find(|one| args.readonly && one.job.rw.writes())
+    {
+        let name = &one.job.name;
+        return Err(Failure::usage(format!(
+            "job `{name}` writes, and --readonly refuses that"
+        )));
+    }
+    if args.parse_only {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut session = Session::begin(&args.common())?;
+    session.pin_jobs(jobs.stages.iter().flatten().map(|one| one.cpus.as_deref()))?;
+    let stages = jobs.stages.into_iter();
+    let mut opened = Opened::default();
+    let stages = stages.map(|stage| {
+        let jobs = stage
+            .into_iter()
+            .map(|one| opened.plan(&mut session, one, disk, args));
+        let jobs: Result<Vec<Vec<Planned>>, Failure> = jobs.collect();
+        jobs.map(|jobs| jobs.into_iter().flatten().collect())
+    });
+    let stages = stages.collect::<Result<Vec<Vec<Planned>>, Failure>>()?;
+    if session.is_over() {
+        return session.nothing();
+    }
+    measure(
+        session,
+        &Plan {
+            stages,
+            count: args.count,
+            log_every: args.log_every,
+            file: args.output_file().map(Path::to_owned),
+        },
+    )
+}
+
+/// Prints what keys do.
+fn help(key: &str) -> Result<ExitCode, Failure> {
+    let text = match key {
+        "all" => table::text(),
+        key => table::find(key)
+            .map(table::Key::row)
+            .ok_or_else(|| Failure::usage(table::unknown(key)))?,
+    };
+    print(&text).map(|()| ExitCode::SUCCESS)
+}
+
+/// Sorts the words that are no options: job files, and at most one disk.
+fn files_and_disk(line: &CommandLine) -> Result<(Vec<&str>, Option<&str>), Failure> {
+    let mut files = Vec::new();
+    let mut disk = None;
+    for word in &line.words {
+        let is_jobs = |text: String| sections::is_job_file(&text);
+        let is_file = Path::new(word)
+            .metadata()
+            .is_ok_and(|found| found.is_file());
+        let named = Path::new(word).extension().is_some_and(|end| end == "fio");
+        if named || (is_file && read(Path::new(word)).is_ok_and(is_jobs)) {
+            files.push(word.as_str());
+        } else if let Some(first) = disk.replace(word.as_str()) {
+            return Err(Failure::usage(format!(
+                "{} and {}: one disk can be named for all jobs; name others by filename=",
+                without_secrets(first),
+                without_secrets(word)
+            )));
+        }
+    }
+    Ok((files, disk))
+}
+
+/// Fails with all sentences.
+fn fail(errors: Vec<String>) -> Result<(), Failure> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(errors.join("\n")))
+}
+
+/// Text of a job file.
+fn read(path: &Path) -> Result<String, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let length = std::fs::metadata(path)
+        .map_err(|error| wrong(&error))?
+        .len();
+    if length > FILE_BYTES_MAX {
+        return Err(wrong(&"too long for a file of jobs"));
+    }
+    std::fs::read_to_string(path).map_err(|error| wrong(&error))
+}
+
+/// The jobs of sections as command lines.
+fn command_lines(sections: &[Section], over: &[Setting]) -> Vec<String> {
+    let mut global: Vec<&Setting> = Vec::new();
+    let mut lines = Vec::new();
+    for section in sections {
+        if section.is_global() {
+            global.extend(&section.settings);
+            continue;
+        }
+        let mut text = format!("fabrix bench --name={}", quoted(&section.name));
+        for setting in global.iter().copied().chain(&section.settings).chain(over) {
+            let key = setting.key.trim_start_matches('-');
+            if key != "name" {
+                text += &format!(" --{key}={}", quoted(&without_secrets(&setting.value)));
+            }
+        }
+        lines.push(text + "\n");
+    }
+    lines
+}
+
+/// The disks of a command. Jobs on one disk share it: a RAM disk opened twice would be two disks.
+/// Each has the key of its target.
+#[derive(Default)]
+struct Opened(Vec<(String, Disk)>);
+
+impl Opened {
+    /// Opens the disks of a job. A job with files of its own becomes one job for each file.
+    fn plan(
+        &mut self,
+        session: &mut Session,
+        listed: Listed,
+        named: Option<&str>,
+        args: &FioArgs,
+    ) -> Result<Vec<Planned>, Failure> {
+        let targets = listed.place.targets(named, listed.job.numjobs);
+        let targets = targets.map_err(Failure::usage)?;
+        let several = targets.len() > 1;
+        let mut planned = Vec::new();
+        for target in targets {
+            let disk = self.open(session, &target)?;
+            let bytes = disk.device.geometry().bytes();
+            let mut job = listed.clone().for_disk(bytes).map_err(Failure::usage)?;
+            if several {
+                job.numjobs = 1;
+            }
+            if target.made.is_some() && job.rw.reads() {
+                say_all(session.fill(&disk, None).as_slice());
+            }
+            let logs = match &args.write_logs {
+                Some(prefix) => Logs::all(&prefix.to_string_lossy()),
+                None => listed.logs.clone(),
+            };
+            planned.push(Planned {
+                start_delay: listed.start_delay,
+                ..Planned::new(disk, job, logs)
+            });
+        }
+        Ok(planned)
+    }
+
+    fn open(&mut self, session: &Session, target: &Target) -> Result<Disk, Failure> {
+        if let Some((_, known)) = self.0.iter().find(|(key, _)| *key == target.key) {
+            return Ok(known.clone());
+        }
+        let disk = session.open(&target.uri)?;
+        self.0.push((target.key.clone(), disk.clone()));
+        Ok(disk)
+    }
+}
+
+const NO_JOB: &str = "there is no job: name a file of jobs, or begin a job with --name=NAME; fio's options and defaults \
+                      apply only to such jobs";
+/// Largest job file in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -1,0 +1,161 @@
+//! Runs planned jobs, one stage after the other, and prints their results.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fabrix_bench::Job;
+
+use super::publish::check_place;
+use super::session::{Disk, Session, Step};
+use crate::args::Format;
+use crate::cli::terminal::{print, say};
+use crate::failure::Failure;
+use crate::profiles::job_file::Logs;
+use crate::report;
+use crate::report::sheet::{Report, Run};
+
+/// The jobs of a command.
+pub(super) struct Plan {
+    /// Stages, which run one after the other. The jobs of a stage run at the same time.
+    pub(super) stages: Vec<Vec<Planned>>,
+    /// Number of measurements of each stage.
+    pub(super) count: u32,
+    /// Interval of the readings over time, where no job names one.
+    pub(super) log_every: Duration,
+    /// File for the results, instead of stdout.
+    pub(super) file: Option<PathBuf>,
+}
+
+/// A job, its disk, and its logs.
+pub(super) struct Planned {
+    pub(super) disk: Disk,
+    pub(super) job: Job,
+    pub(super) logs: Logs,
+    /// Time before the job starts, the same for all jobs of a stage.
+    pub(super) start_delay: Duration,
+}
+
+impl Planned {
+    /// A job that starts at once.
+    pub(super) fn new(disk: Disk, job: Job, logs: Logs) -> Self {
+        Self {
+            disk,
+            job,
+            logs,
+            start_delay: Duration::ZERO,
+        }
+    }
+}
+
+/// Measures all stages and prints the results.
+pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Failure> {
+    let all = || plan.stages.iter().flatten();
+    let prefixes = all().flat_map(|one| one.logs.prefixes()).map(Path::new);
+    prefixes
+        .chain(plan.file.as_deref())
+        .try_for_each(check_place)?;
+    let writing = all().filter(|one| one.job.rw.writes());
+    let written: Vec<Disk> = writing.map(|one| one.disk.clone()).collect();
+    session.guard(&written)?;
+    // All jobs are read at the same time, so the shortest interval applies.
+    let every = all().filter_map(|one| one.logs.every).min();
+    session.config.progress_every = every
+        .unwrap_or(plan.log_every)
+        .clamp(Duration::from_millis(10), Duration::from_secs(3600));
+    session.show_each();
+    let mut runs: Vec<Run> = Vec::new();
+    for stage in &plan.stages {
+        let delays = stage.iter().map(|one| one.start_delay);
+        wait(&session, delays.max().unwrap_or_default());
+        let parts: Vec<Step<'_>> = stage
+            .iter()
+            .map(|one| Step::new(&one.disk, &one.job))
+            .collect();
+        runs.extend(session.together(&parts, plan.count).unwrap_or_default());
+        if session.is_over() {
+            break;
+        }
+    }
+    if runs.is_empty() {
+        return session.nothing();
+    }
+    let logs: Vec<&Logs> = all().map(|one| &one.logs).collect();
+    // A file that cannot be written is reported at the end, so that no result is lost.
+    let logged = write_logs(&logs, &runs);
+    let shown = show(&session, &runs, plan.file.as_deref());
+    let code = session.end(sheet(runs));
+    logged.and(shown).and(code)
+}
+
+/// Waits before a stage, until an interrupt at most.
+fn wait(session: &Session, time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !session.stop.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        std::thread::sleep(left.min(Duration::from_millis(20)));
+    }
+}
+
+/// Prints the results, or writes them to a file. A file that cannot be written leaves the results on
+/// stdout.
+fn show(session: &Session, runs: &[Run], file: Option<&Path>) -> Result<(), Failure> {
+    let text = match session.args.output {
+        Format::Text => runs.iter().map(report::text::run).collect(),
+        Format::Json => format!("{:#}\n", report::json::runs(runs, &report::context())),
+    };
+    let Some(path) = file else {
+        return print(&text);
+    };
+    std::fs::write(path, &text).map_err(|error| {
+        let lost = print(&text).err();
+        lost.unwrap_or_else(|| Failure::at(path)(error))
+    })
+}
+
+/// Writes the readings over time. Logs have the job's number in their name, as in fio, unless they
+/// are shared.
+fn write_logs(logs: &[&Logs], runs: &[Run]) -> Result<(), Failure> {
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    for (index, (run, logs)) in runs.iter().zip(logs).enumerate() {
+        let number = match logs.shared {
+            true => String::new(),
+            false => format!(".{}", index + 1),
+        };
+        let names = [&logs.bw, &logs.iops, &logs.lat];
+        for (name, (what, text)) in names.into_iter().zip(report::log::logs(&run.results)) {
+            if let Some(name) = name {
+                *files
+                    .entry(format!("{name}_{what}{number}.log"))
+                    .or_default() += &text;
+            }
+        }
+    }
+    files.iter().try_for_each(|(path, text)| {
+        std::fs::write(path, text).map_err(Failure::at(Path::new(path)))
+    })
+}
+
+fn sheet(runs: Vec<Run>) -> Report {
+    Report {
+        profile: "run".into(),
+        title: runs
+            .first()
+            .map_or_else(String::new, |run| format!("{} on {}", run.name, run.disk)),
+        lead: runs
+            .iter()
+            .map(|run| report::text::asked(&run.results.job))
+            .collect::<Vec<_>>()
+            .join("; "),
+        ..report::views::sheet(runs)
+    }
+}
+
+/// Prints sentences before a measurement.
+pub(super) fn say_all(sentences: &[String]) {
+    for sentence in sentences {
+        say(sentence);
+    }
+}

@@ -1,0 +1,400 @@
+//! Keys with an effect.
+
+use fabrix_bench::job::Distribution;
+use fabrix_bench::{RUNTIME_MAX, Rw};
+
+use super::Key;
+use crate::args::parse_cores;
+use crate::cli::bench::args::parse_percentiles;
+use crate::profiles::job_file::keys::Amount;
+use crate::profiles::job_file::numbers::{percent, size, switch, time, whole, word};
+use crate::profiles::job_file::{engines, random_seed};
+
+pub(super) const KEYS: &[Key] = &[
+    Key::honoured(
+        &["name"],
+        |section, value| {
+            section.name = Some(value.to_owned());
+            Ok(())
+        },
+        "name in results; in `[global]` without effect, as in fio",
+    ),
+    Key::honoured(
+        &["filename"],
+        |section, value| {
+            section.place.filename = Some(value.replace("\\:", ":"));
+            Ok(())
+        },
+        "the disk as a URI or a path; a file that is not there is made, with `size` or `filesize`",
+    ),
+    Key::honoured(
+        &["directory"],
+        |section, value| {
+            section.place.directory = Some(value.to_owned());
+            Ok(())
+        },
+        "without `filename`, each job has a file of its own there",
+    ),
+    Key::honoured(
+        &["filename_format"],
+        |section, value| {
+            section.place.format = Some(value.to_owned());
+            Ok(())
+        },
+        "`$jobname`, `$jobnum` and `$filenum` are known",
+    ),
+    Key::honoured(
+        &["filesize"],
+        |section, value| {
+            section.file_bytes = Some(size(value, section.kilo)?);
+            Ok(())
+        },
+        "bytes of the file, and so the most that a job uses of the disk",
+    ),
+    Key::honoured(
+        &["direct"],
+        |section, value| {
+            section.place.direct = switch(value)?;
+            Ok(())
+        },
+        "0 is the default as in fio: files and block devices go through the page cache",
+    ),
+    Key::honoured(
+        &["buffered"],
+        |section, value| {
+            section.place.direct = !switch(value)?;
+            Ok(())
+        },
+        "the opposite of `direct`",
+    ),
+    Key::honoured(
+        &["ioengine"],
+        |section, value| {
+            section.synchronous = engines::is_synchronous(value)?;
+            section.engine = Some(value.to_owned());
+            Ok(())
+        },
+        "synchronous engines, and so the default `psync`, have depth 1; engines for other disks are refused",
+    ),
+    Key::honoured(
+        &["rw", "readwrite"],
+        |section, value| {
+            section.job.rw = Rw::parse(value).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+        "read, write, randread, randwrite, rw, randrw; no trims, no `:` and number behind it",
+    ),
+    Key::honoured(
+        &["bs", "blocksize"],
+        |section, value| section.set_block(value),
+        "up to three sizes: reads, writes, trims",
+    ),
+    Key::honoured(
+        &["bssplit"],
+        |section, value| {
+            section.job.split = section.split(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["size"],
+        |section, value| section.set_place("size", value),
+        "bytes, or percent of the disk",
+    ),
+    Key::honoured(
+        &["offset", "fileoffset"],
+        |section, value| section.set_place("offset", value),
+        "bytes, or percent of the disk",
+    ),
+    Key::honoured(
+        &["offset_increment"],
+        |section, value| {
+            section.increment = Amount::parse(value, section.kilo)?;
+            Ok(())
+        },
+        "bytes, or percent of the disk",
+    ),
+    Key::honoured(
+        &["io_size", "io_limit"],
+        |section, value| {
+            section.io_size = Some(Amount::parse(value, section.kilo)?);
+            Ok(())
+        },
+        "bytes, or percent of the region; needs requests of one size",
+    ),
+    Key::honoured(
+        &["number_ios"],
+        |section, value| {
+            section.job.number_ios = Some(whole(value, 1, section.kilo)?);
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["iodepth"],
+        |section, value| {
+            section.job.iodepth = whole(value, 1, section.kilo)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["numjobs"],
+        |section, value| {
+            section.job.numjobs = whole(value, 1, section.kilo)?;
+            Ok(())
+        },
+        "the jobs of a section are reported together; the JSON has each one too",
+    ),
+    Key::honoured(
+        &["runtime", "timeout"],
+        |section, value| {
+            let limit = time(value)?;
+            section.job.runtime = if limit.is_zero() { RUNTIME_MAX } else { limit };
+            Ok(())
+        },
+        "0: no limit",
+    ),
+    Key::honoured(
+        &["time_based"],
+        |section, value| {
+            section.time_based = switch(value)?;
+            Ok(())
+        },
+        "without `runtime` it has no effect, as in fio",
+    ),
+    Key::honoured(
+        &["ramp_time"],
+        |section, value| {
+            section.job.ramp = time(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["startdelay"],
+        |section, value| {
+            section.start_delay = time(value)?;
+            Ok(())
+        },
+        "all jobs that run at the same time need the same delay",
+    ),
+    Key::honoured(
+        &["loops"],
+        |section, value| {
+            section.loops = whole(value, 1, section.kilo)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["stonewall", "wait_for_previous"],
+        |section, value| {
+            section.waits = switch(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["wait_for"],
+        |section, value| {
+            section.wait_for = Some(value.to_owned());
+            Ok(())
+        },
+        "the named job has to be the only one of its stage",
+    ),
+    Key::honoured(
+        &["exitall"],
+        |section, value| {
+            section.exit_all = switch(value)?;
+            Ok(())
+        },
+        "only where no other job runs at the same time",
+    ),
+    Key::honoured(
+        &["rwmixread"],
+        |section, value| {
+            section.job.rwmixread = percent(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["rwmixwrite"],
+        |section, value| {
+            section.job.rwmixread = 100 - percent(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["rate"],
+        |section, value| {
+            let kilo = section.kilo;
+            section.rate_bytes = section.rates(value, |text| size(text, kilo))?;
+            Ok(())
+        },
+        "bytes a second, for reads and, behind a comma, for writes; a whole number of requests of one size",
+    ),
+    Key::honoured(
+        &["rate_iops"],
+        |section, value| {
+            let kilo = section.kilo;
+            section.rate_iops = section.rates(value, |text| whole(text, 0, kilo))?;
+            Ok(())
+        },
+        "requests a second, for reads and, behind a comma, for writes; a mix needs both",
+    ),
+    Key::honoured(
+        &["rate_process"],
+        |section, value| {
+            section.poisson = word(value, &[("linear", false), ("poisson", true)])?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["random_distribution"],
+        |section, value| {
+            section.job.distribution = Distribution::parse(value)?;
+            Ok(())
+        },
+        "random and zipf:THETA",
+    ),
+    Key::honoured(
+        &["randseed"],
+        |section, value| {
+            section.seed = Some(match value.parse::<i64>() {
+                Ok(number) if number < 0 => number.cast_unsigned(),
+                _ => whole(value, 0, section.kilo)?,
+            });
+            Ok(())
+        },
+        "negative numbers count from 2^64 down",
+    ),
+    Key::honoured(
+        &["randrepeat", "allrandrepeat"],
+        |section, value| {
+            section.job.seed = match switch(value)? {
+                true => 1,
+                false => random_seed(),
+            };
+            Ok(())
+        },
+        "0: another seed in each run, which the results name",
+    ),
+    Key::honoured(
+        &["verify"],
+        |section, value| section.set_verify(value),
+        "any checksum of fio: blocks have a format of ours with CRC32C; no `pattern`, `meta` or `null`",
+    ),
+    Key::honoured(
+        &["sync"],
+        |section, value| {
+            let words = [
+                ("0", false),
+                ("none", false),
+                ("1", true),
+                ("sync", true),
+                ("2", true),
+                ("dsync", true),
+            ];
+            section.job.durable = word(value, &words)?;
+            Ok(())
+        },
+        "each write is on the medium before it is answered (FUA), with every value but 0 and none",
+    ),
+    Key::honoured(
+        &["continue_on_error"],
+        |section, value| {
+            let words = [
+                ("none", false),
+                ("0", false),
+                ("verify", false),
+                ("io", true),
+                ("all", true),
+                ("1", true),
+            ];
+            section.job.continue_on_error = word(value, &words)?;
+            Ok(())
+        },
+        "wrong blocks never end a job; failures of one direction alone cannot be chosen",
+    ),
+    Key::honoured(
+        &["steadystate", "ss"],
+        |section, value| {
+            section.steady = Some(value.to_owned());
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["steadystate_duration", "ss_dur"],
+        |section, value| {
+            section.steady_window = time(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["steadystate_ramp_time", "ss_ramp"],
+        |section, value| {
+            section.steady_ramp = time(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["cpus_allowed"],
+        |section, value| {
+            section.cpus = Some(parse_cores(&value.replace(':', ","))?.0);
+            Ok(())
+        },
+        "each job is pinned to one of them in turn; all jobs need the same list",
+    ),
+    Key::honoured(
+        &["write_bw_log"],
+        |section, value| section.logs.set("write_bw_log", value),
+        "",
+    ),
+    Key::honoured(
+        &["write_iops_log"],
+        |section, value| section.logs.set("write_iops_log", value),
+        "",
+    ),
+    Key::honoured(
+        &["write_lat_log"],
+        |section, value| section.logs.set("write_lat_log", value),
+        "",
+    ),
+    Key::honoured(
+        &["log_avg_msec"],
+        |section, value| section.logs.set_interval(value, section.kilo),
+        "without it the logs have a reading for every 500 ms, and not for every request",
+    ),
+    Key::honoured(
+        &["per_job_logs"],
+        |section, value| {
+            section.logs.shared = !switch(value)?;
+            Ok(())
+        },
+        "0: no number in the names of log files; jobs with one name share the file",
+    ),
+    Key::honoured(
+        &["percentile_list"],
+        |section, value| {
+            section.job.percentiles = parse_percentiles(value)?.0;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["kb_base"],
+        |section, value| {
+            section.kilo = word(value, &[("1000", 1000), ("1024", 1024)])?;
+            Ok(())
+        },
+        "",
+    ),
+];

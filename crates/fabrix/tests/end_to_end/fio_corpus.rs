@@ -1,0 +1,261 @@
+//! Job files of fio mean here what they mean to fio: each file of `tests/fio` runs in both programs,
+//! on files of the same size, and the results have the same jobs, counts and bytes.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::harness::{Ended, Running, fabrix, make_file, path_in, scratch, skipped};
+
+/// Job, direction, requests and bytes of each job of a result.
+fn counts(result: &Value) -> Vec<String> {
+    let jobs = result["jobs"].as_array().expect("jobs");
+    let side = |job: &Value, side: &str| {
+        let side = &job[side];
+        format!("{} requests, {} bytes", side["total_ios"], side["io_bytes"])
+    };
+    let line = |job: &Value| {
+        let name = job["jobname"].as_str().unwrap_or_default();
+        format!(
+            "{name}: read {}; written {}",
+            side(job, "read"),
+            side(job, "write")
+        )
+    };
+    jobs.iter().map(line).collect()
+}
+
+/// Runs a program on a job file, with a disk of 4 MiB in a folder of its own.
+fn run(program: &str, words: &[&str], file: &Path) -> Ended {
+    let folder = scratch();
+    make_file(&path_in(&folder, "disk"), 4 << 20, 0, b"");
+    let mut command = Command::new(program);
+    command.args(words).arg(file).env("DIR", folder.path());
+    Running::spawn(command.current_dir(folder.path()))
+        .expect("the program can be started")
+        .ended()
+}
+
+fn has_fio() -> bool {
+    Command::new("fio").arg("--version").output().is_ok()
+}
+
+#[test]
+fn every_job_file_counts_as_in_fio() {
+    if !has_fio() {
+        return skipped("every_job_file_counts_as_in_fio", "fio is not installed");
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fio");
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "fio"));
+    files.sort();
+    let mut differences = Vec::new();
+    for file in &files {
+        let theirs = run("fio", &["--output-format=json"], file);
+        let ours = run(env!("CARGO_BIN_EXE_fabrix"), &["bench", "-o", "json"], file);
+        let theirs = theirs
+            .stdout
+            .split_once('{')
+            .map(|(_, json)| format!("{{{json}"));
+        let theirs = serde_json::from_str(&theirs.expect("fio prints JSON")).expect("JSON");
+        if ours.code != 0 {
+            differences.push(format!("{}: {ours}", file.display()));
+            continue;
+        }
+        let (theirs, ours) = (counts(&theirs), counts(&ours.json()));
+        if theirs != ours {
+            differences.push(format!(
+                "{}:\nfio:  {theirs:#?}\nours: {ours:#?}",
+                file.display()
+            ));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert!(files.len() > 25, "{files:?}");
+}
+
+#[test]
+fn lines_of_fio_run_as_they_are() {
+    let folder = scratch();
+    let file = path_in(&folder, "disk");
+    make_file(&file, 4 << 20, 0, b"");
+    let name = format!("--filename={file}");
+    for words in [
+        &["--name=x", &name, "--size=64k"][..],
+        &[
+            "--name",
+            "x",
+            &name,
+            "--direct",
+            "1",
+            "--rw",
+            "randread",
+            "--number_ios=5",
+        ],
+        &[
+            "-name=x",
+            &name,
+            "-direct=1",
+            "-rw=randwrite",
+            "-bs=4k",
+            "-size=1m",
+            "-thread",
+            "-group_reporting",
+        ],
+        &[
+            &name,
+            "--ioengine=libaio",
+            "--direct=1",
+            "--bs=4k",
+            "--iodepth=64",
+            "--size=1M",
+            "--readwrite=randrw",
+            "--rwmixread=75",
+            "--gtod_reduce=1",
+            "--name=test",
+            "--randrepeat=1",
+        ],
+        &[
+            "fio",
+            "--name=a",
+            "--bs=8k",
+            &name,
+            "--size=64k",
+            "--name=b",
+            &name,
+            "--rw=write",
+            "--size=64k",
+        ],
+        // The test of Proxmox for disks of databases.
+        &[
+            "--ioengine=libaio",
+            &name,
+            "--direct=1",
+            "--sync=1",
+            "--rw=write",
+            "--bs=4K",
+            "--numjobs=1",
+            "--iodepth=1",
+            "--runtime=60ms",
+            "--time_based",
+            "--name=fio",
+        ],
+        &[
+            "--name=x",
+            &name,
+            "--time_based",
+            "--runtime=50ms",
+            "--eta=never",
+            "--output-format=json+",
+        ],
+        &[
+            "--name=x",
+            "--rw=randread",
+            "--size=64k",
+            "--numjobs=2",
+            "ram:8M",
+        ],
+    ] {
+        let ended = fabrix(&[&["bench"], words].concat());
+        ended.exits(0);
+    }
+    let ended = fabrix(&[
+        "bench",
+        "--name=x",
+        &name,
+        "--showcmd",
+        "--rw=read",
+        "--bs=4k",
+    ]);
+    let expected = format!("fabrix bench --name=x --filename={file} --rw=read --bs=4k\n");
+    assert_eq!(ended.exits(0).stdout, expected);
+}
+
+#[test]
+fn flags_beside_a_job_file_apply_to_all_its_jobs() {
+    let folder = scratch();
+    let file = path_in(&folder, "jobs");
+    std::fs::write(&file, "[a]\nsize=1m\nbs=64k\n[b]\nstonewall\nsize=1m\n").expect("ours");
+    let ended = fabrix(&[
+        "bench", &file, "ram:16M", "--bs", "16k", "--rw", "write", "-o", "json",
+    ]);
+    ended.exits(0).says(&["--bs, --rw", "for all jobs"]);
+    let counted = counts(&ended.json());
+    let written = "read 0 requests, 0 bytes; written 64 requests, 1048576 bytes";
+    assert_eq!(counted, [format!("a: {written}"), format!("b: {written}")]);
+    let only = fabrix(&["bench", &file, "ram:16M", "--section=b", "-o", "json"]);
+    assert_eq!(counts(&only.exits(0).json()).len(), 1);
+    let kept = std::fs::read_to_string(&file).expect("it is still there");
+    assert!(kept.starts_with("[a]"), "the file of jobs is not a disk");
+}
+
+#[test]
+fn wrong_words_are_named_before_anything_is_measured() {
+    let folder = scratch();
+    let log = format!("--write_iops_log={}", path_in(&folder, "missing/x"));
+    let text = path_in(&folder, "text");
+    std::fs::write(&text, "somebody's notes\n".repeat(1000)).expect("ours");
+    for (words, parts) in [
+        (
+            &[
+                "--name=x",
+                "--filename=ram:8M",
+                "--direkt=1",
+                "--zonemode=zbd",
+            ][..],
+            &["`--direkt`", "`direct`", "`--zonemode` is not supported"][..],
+        ),
+        (
+            &["--name=x", "--filename=ram:8M", &log],
+            &["there is no folder", "missing"],
+        ),
+        (
+            &["--name=x", "--filename=null:8M", "--ioengine=nbd"],
+            &["another kind of disk"],
+        ),
+        (&["ram:8M", "--direct=1"], &["--name=NAME"]),
+        (&["--name=x"], &["no filename="]),
+        (
+            &["--name=x", "--filename=ram:8M", "--output-format=terse"],
+            &["terse is not supported"],
+        ),
+        (
+            &["--name=x", "--filename=ram:8M", "--rw=write", "--readonly"],
+            &["--readonly"],
+        ),
+        (
+            &[&text, "--rw", "write", "--runtime", "1"],
+            &["data that no benchmark wrote", "--allow-write"],
+        ),
+    ] {
+        let ended = fabrix(&[&["bench"], words].concat());
+        ended.exits(2).says(parts);
+        assert!(ended.stdout.is_empty(), "{ended}");
+    }
+    let kept = std::fs::read_to_string(&text).expect("it is still there");
+    assert!(kept.starts_with("somebody's notes"));
+}
+
+#[test]
+fn results_are_written_to_the_named_file() {
+    let folder = scratch();
+    let file = path_in(&folder, "out.json");
+    let output = format!("--output={file}");
+    let words = [
+        "bench",
+        "--name=x",
+        "--filename=ram:8M",
+        "--size=64k",
+        &output,
+        "--output-format=json",
+    ];
+    let ended = fabrix(&words);
+    assert_eq!(ended.exits(0).stdout, "");
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(result["jobs"][0]["jobname"], "x");
+}

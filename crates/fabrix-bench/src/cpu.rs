@@ -2,7 +2,8 @@
 //!
 //! The counters are read at the start and at the end, never while a request is timed. The job
 //! threads read their own time (see `worker`). The process's time comes from /proc/self/stat in
-//! ticks of 10 ms, and the machine's from /proc/stat.
+//! ticks of 10 ms, its context switches from /proc/self/task, and the machine's time from
+//! /proc/stat.
 
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,12 @@ pub struct Cpu {
     pub system_cores: f64,
     /// The whole machine. Time stolen by the hypervisor counts as busy.
     pub machine_cores: f64,
+    /// Context switches of this process's threads.
+    pub context_switches: u64,
+    /// Page faults of this process that were answered from memory.
+    pub minor_faults: u64,
+    /// Page faults of this process that waited for a disk.
+    pub major_faults: u64,
     /// Number of cores of the machine.
     pub cores: usize,
     /// Length of the measured time.
@@ -34,8 +41,8 @@ pub struct Cpu {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     at: Instant,
-    user: Duration,
-    system: Duration,
+    process: Process,
+    context_switches: u64,
     machine: Vec<CpuTimes>,
 }
 
@@ -43,11 +50,11 @@ impl Snapshot {
     /// Reads the counters now. Unreadable counters are 0.
     pub(crate) fn take() -> Self {
         let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let (user, system) = process_times(&text).unwrap_or_default();
+        let process = process(&text).unwrap_or_default();
         Self {
             at: Instant::now(),
-            user,
-            system,
+            process,
+            context_switches: context_switches(),
             machine: topology::cpu_busy(),
         }
     }
@@ -65,9 +72,20 @@ impl Snapshot {
         };
         Cpu {
             job_cores: 0.0,
-            user_cores: cores(self.user.saturating_sub(earlier.user)),
-            system_cores: cores(self.system.saturating_sub(earlier.system)),
+            user_cores: cores(self.process.user.saturating_sub(earlier.process.user)),
+            system_cores: cores(self.process.system.saturating_sub(earlier.process.system)),
             machine_cores: busy_cores(&earlier.machine, &self.machine),
+            context_switches: self
+                .context_switches
+                .saturating_sub(earlier.context_switches),
+            minor_faults: self
+                .process
+                .minor_faults
+                .saturating_sub(earlier.process.minor_faults),
+            major_faults: self
+                .process
+                .major_faults
+                .saturating_sub(earlier.process.major_faults),
             cores: self.machine.len(),
             window,
         }
@@ -91,16 +109,48 @@ fn busy_cores(earlier: &[CpuTimes], later: &[CpuTimes]) -> f64 {
     busy.sum()
 }
 
-/// User and system time of a process, from the text of /proc/PID/stat.
+/// Context switches of all threads of this process until now.
 ///
-/// Source: proc_pid_stat(5), fields 14 (utime) and 15 (stime).
-fn process_times(text: &str) -> Option<(Duration, Duration)> {
+/// Source: proc_pid_status(5), `voluntary_ctxt_switches` and `nonvoluntary_ctxt_switches`.
+fn context_switches() -> u64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+        return 0;
+    };
+    let of = |text: &str| -> u64 {
+        let counts = text.lines().filter(|line| line.contains("ctxt_switches:"));
+        let counts = counts.filter_map(|line| line.split_once(':')?.1.trim().parse::<u64>().ok());
+        counts.sum()
+    };
+    threads
+        .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("status")).ok())
+        .map(|text| of(&text))
+        .sum()
+}
+
+/// Counters of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Process {
+    user: Duration,
+    system: Duration,
+    minor_faults: u64,
+    major_faults: u64,
+}
+
+/// The counters of a process, from the text of /proc/PID/stat.
+///
+/// Source: proc_pid_stat(5), fields 10 (minflt), 12 (majflt), 14 (utime) and 15 (stime).
+fn process(text: &str) -> Option<Process> {
     // The name stands in parentheses and may contain any character, so only the last `)` ends it.
     let after_name = &text[text.rfind(')')? + 1..];
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u32>().ok();
-    let (user, system) = (ticks()?, ticks()?);
-    Some((TICK * user, TICK * system))
+    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    let count = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let time = |field: usize| Some(TICK * u32::try_from(count(field)?).ok()?);
+    Some(Process {
+        user: time(14)?,
+        system: time(15)?,
+        minor_faults: count(10)?,
+        major_faults: count(12)?,
+    })
 }
 
 #[cfg(test)]
@@ -110,11 +160,13 @@ mod tests {
     #[test]
     fn a_process_whose_name_looks_like_fields_is_read_right() {
         let text = "12 (a) 1 (b) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 1";
-        let times = process_times(text);
-        assert_eq!(
-            times,
-            Some((Duration::from_millis(1500), Duration::from_millis(250)))
-        );
+        let expected = Process {
+            user: Duration::from_millis(1500),
+            system: Duration::from_millis(250),
+            minor_faults: 7,
+            major_faults: 9,
+        };
+        assert_eq!(process(text), Some(expected));
     }
 
     #[test]
@@ -130,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_not_the_expected_one_gives_nothing() {
-        assert_eq!(process_times(""), None);
-        assert_eq!(process_times("1 (x) S 1 2"), None);
+        assert_eq!(process(""), None);
+        assert_eq!(process("1 (x) S 1 2"), None);
     }
 }

@@ -12,6 +12,22 @@ pub const PERCENTILES: [f64; 17] = [
     99.99,
 ];
 
+/// Number of bounds of the distribution.
+const BOUNDS: usize = 31;
+
+/// Upper bounds of fio's latency distribution in nanoseconds: 2 to 1000 ns, us and ms, then 2 s.
+const BOUNDS_NS: [u64; BOUNDS] = {
+    let steps = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
+    let units = [1, 1_000, 1_000_000];
+    let mut bounds = [2_000_000_000; BOUNDS];
+    let mut at = 0;
+    while at < BOUNDS - 1 {
+        bounds[at] = steps[at % 10] * units[at / 10];
+        at += 1;
+    }
+    bounds
+};
+
 /// Highest latency that the histogram distinguishes: 100 s.
 const HIGHEST_NS: u64 = 100_000_000_000;
 
@@ -94,7 +110,18 @@ impl Recorder {
                 .iter()
                 .map(|percent| (*percent, at(*percent)))
                 .collect(),
+            counts: self.counts(),
         }
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        let mut counts = vec![0; BOUNDS + 1];
+        for recorded in self.histogram.iter_recorded() {
+            let ns = recorded.value_iterated_to();
+            counts[BOUNDS_NS.partition_point(|bound| *bound <= ns)] +=
+                recorded.count_since_last_iteration();
+        }
+        counts
     }
 }
 
@@ -113,6 +140,9 @@ pub struct Latency {
     pub stddev_ns: f64,
     /// The requested percentiles with their values, with 3 significant digits.
     pub percentiles_ns: Vec<(f64, u64)>,
+    /// Number of requests in each of fio's 32 ranges: below 2, 4, 10, 20, 50, 100, 250, 500, 750 and
+    /// 1000 ns, the same in us and in ms, below 2 s, and the rest. Empty without requests.
+    pub counts: Vec<u64>,
 }
 
 impl Latency {
@@ -150,6 +180,40 @@ mod tests {
             let error = (real(u128::from(ns)) - exact).abs() / exact;
             assert!(error < 0.001, "{percent}: {ns}");
         }
+    }
+
+    #[test]
+    fn requests_are_counted_in_the_ranges_of_fio() {
+        let mut recorder = Recorder::new();
+        for ns in [
+            0,
+            1,
+            2,
+            999,
+            1_000,
+            1_999,
+            2_000,
+            800_000,
+            1_500_000,
+            3_000_000_000,
+        ] {
+            recorder.record(ns);
+        }
+        let counts = recorder.summary(&[]).counts;
+        let found: Vec<(usize, u64)> = (0..).zip(counts).filter(|(_, count)| *count > 0).collect();
+        assert_eq!(
+            found,
+            [
+                (0, 2),
+                (1, 1),
+                (9, 1),
+                (10, 2),
+                (11, 1),
+                (19, 1),
+                (20, 1),
+                (31, 1)
+            ]
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The table of the demonstration: the same workloads on a local disk and through the network.
+//! The table of the demonstration: the same workloads on a local disk and through the network,
+//! beside the rate of bare TCP sockets.
 //! Plain values.
 
 use crate::results::Results;
@@ -47,12 +48,21 @@ pub struct Row {
     pub local: Cell,
     /// Measurement through the network.
     pub remote: Cell,
+    /// Bytes of a request.
+    pub block_bytes: f64,
+    /// Requests per second of bare TCP sockets with the workload's block size and depth.
+    pub wire_iops: f64,
 }
 
 impl Row {
     /// Remote IOPS divided by local IOPS. None without local IOPS.
     pub fn ratio(&self) -> Option<f64> {
         (self.local.iops > 0.0).then(|| self.remote.iops / self.local.iops)
+    }
+
+    /// Remote IOPS divided by those of bare TCP sockets. None without the latter.
+    pub fn wire_ratio(&self) -> Option<f64> {
+        (self.wire_iops > 0.0).then(|| self.remote.iops / self.wire_iops)
     }
 }
 
@@ -65,4 +75,16 @@ pub struct Matrix {
     pub remote: String,
     /// The rows, in the order of execution.
     pub rows: Vec<Row>,
+    /// Reasons why the figures may be wrong.
+    pub warnings: Vec<String>,
+}
+
+impl Matrix {
+    /// Geometric mean of [`Row::wire_ratio`]. None if no row has one above 0.
+    pub fn wire_ratio(&self) -> Option<f64> {
+        let ratios = self.rows.iter().filter_map(Row::wire_ratio);
+        let logs: Vec<f64> = ratios.filter(|ratio| *ratio > 0.0).map(f64::ln).collect();
+        let count = crate::latency::real(logs.len() as u128);
+        (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / count).exp())
+    }
 }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const LOOK: &str = include_str!("look.js");
 const GOLDEN: &str = "crates/fabrix/src/report/golden";
 /// A telephone, and a window on a desk.
-const WIDTHS: [u32; 2] = [390, 1280];
+const WIDTHS: [u32; 2] = [360, 1000];
 
 /// What `cargo xtask pages` is to look at.
 #[derive(clap::Parser, Default)]

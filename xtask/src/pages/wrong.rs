@@ -57,7 +57,7 @@ const PICTURE: &str =
     "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='60' viewBox='0 0 90 60'>";
 
 pub(super) fn all_are_found(browser: &mut Browser, folder: &Path) -> Result<(), String> {
-    let (width, dark) = (390, false);
+    let (width, dark) = (360, false);
     let mut look = |end: &str, inside: &str| {
         let path = folder.join(format!("wrong.{end}"));
         let start = if end == "svg" { PICTURE } else { PAGE };

@@ -14,7 +14,7 @@ mod progress;
 pub(crate) mod publish;
 pub(crate) mod session;
 mod verdict;
-mod warnings;
+pub(super) mod warnings;
 
 use std::process::ExitCode;
 

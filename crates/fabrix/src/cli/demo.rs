@@ -1,9 +1,10 @@
 //! `fabrix demo`: measures a RAM disk locally, and over loopback through our target and host, and
-//! writes a report.
+//! writes a report. Bare TCP sockets on loopback are the reference: no remote disk is faster.
 //!
 //! The workloads come from a published comparison of NVMe-oF targets: 4k and 64k, sequential and
 //! random, reads, writes and half of each, and 8k random with 70 % writes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +14,20 @@ use fabrix_bench::workloads::{Reading, fill, thirteen};
 use fabrix_bench::{Cell, Config, Job, Matrix, Row};
 use fabrix_block::Device;
 use fabrix_block::spec::Size;
-use fabrix_rt::ShardConfig;
+use fabrix_rt::{ShardConfig, SpinPolicy};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::bench::publish::write_files;
 use super::bench::session::{run_failure, stop_flag};
+use super::bench::warnings::Warnings;
 use super::terminal::show;
 use crate::args::{DemoArgs, RemoteArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
 use crate::profiles::loopback::{Loopback, Transport};
+use crate::profiles::net::loopback_iops;
 use crate::report;
+use crate::report::sheet::{Repeat, Run};
 use crate::shards::raise_open_files;
 
 /// Requests in flight of the single job.
@@ -38,20 +42,34 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let (runtime, ramp) = if args.quick { (400, 80) } else { (2_400, 300) };
     let (runtime, ramp) = (Duration::from_millis(runtime), Duration::from_millis(ramp));
     let jobs = thirteen(Reading::Names, 1, IODEPTH, runtime, ramp);
-    let bar = progress_bar(jobs.len() * 2);
+    let sizes: BTreeSet<u32> = jobs.iter().map(|job| job.block_bytes).collect();
+    let bar = progress_bar(jobs.len() * 2 + sizes.len());
+    let mut warnings = Warnings::begin(SpinPolicy::default());
+    let mut wire_iops = BTreeMap::new();
+    for bytes in sizes {
+        bar.set_message(format!("{}, bare TCP sockets", Size(bytes.into())));
+        let iops = loopback_iops(bytes, IODEPTH, runtime, &stop);
+        not_interrupted(&stop)?;
+        wire_iops.insert(bytes, iops?);
+        bar.inc(1);
+    }
     stage.measure(&disk, &fill(disk.geometry()), &stop, None)?;
     let mut rows = Vec::new();
     for job in &jobs {
         bar.set_message(format!("{}, local", job.name));
         let local = stage.measure(&disk, job, &stop, None)?;
+        warnings.run(&local);
         bar.inc(1);
         bar.set_message(format!("{}, over NVMe/TCP", job.name));
         let remote = stage.measure(&stage.loopback.device(), job, &stop, Some(&stage.loopback))?;
+        warnings.run(&remote);
         bar.inc(1);
         rows.push(Row {
             name: job.name.clone(),
-            local,
-            remote,
+            local: cell(&local),
+            remote: cell(&remote),
+            block_bytes: job.block_bytes.into(),
+            wire_iops: wire_iops.get(&job.block_bytes).copied().unwrap_or(0.0),
         });
     }
     bar.finish_and_clear();
@@ -60,8 +78,20 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
         local: format!("ram:{}", Size(args.size)),
         remote: "NVMe/TCP over loopback".to_owned(),
         rows,
+        warnings: warnings.sentences(&[]),
     };
     publish(args, &matrix)
+}
+
+fn cell(run: &Run) -> Cell {
+    Cell::new(&run.results, run.target_cores)
+}
+
+fn not_interrupted(stop: &AtomicBool) -> Result<(), Failure> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Failure::io("interrupted")),
+        false => Ok(()),
+    }
 }
 
 fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
@@ -104,7 +134,7 @@ impl Stage {
         job: &Job,
         stop: &Arc<AtomicBool>,
         target: Option<&Loopback>,
-    ) -> Result<Cell, Failure> {
+    ) -> Result<Run, Failure> {
         let config = Config {
             stop: Some(Arc::clone(stop)),
             ..self.config.clone()
@@ -112,9 +142,7 @@ impl Stage {
         let before = target.map(|target| (Instant::now(), target.cpu_time()));
         let results = fabrix_bench::run(&[Arc::clone(disk)], job, &config, &mut |_| {});
         let results = results.map_err(|error| run_failure(&disk.identity().name, &error))?;
-        if stop.load(Ordering::Relaxed) {
-            return Err(Failure::io("interrupted"));
-        }
+        not_interrupted(stop)?;
         if let Some(first) = &results.aggregate.errors.first {
             return Err(Failure::io(format!("{}: {first}", job.name)));
         }
@@ -122,7 +150,14 @@ impl Stage {
             let used = target.cpu_time().saturating_sub(used);
             used.as_secs_f64() / at.elapsed().as_secs_f64()
         });
-        Ok(Cell::new(&results, cores))
+        Ok(Run {
+            name: job.name.clone(),
+            disk: disk.identity().name.clone(),
+            repeats: vec![Repeat::of(&results)],
+            results,
+            target_cores: cores,
+            group: 0,
+        })
     }
 }
 

@@ -249,7 +249,7 @@ fn table(lines: &[Line], args: &CdmArgs) -> Table {
     };
     let heads = kinds
         .iter()
-        .flat_map(|kind| ["MB/s", "median", "IOPS", "us"].map(|head| (*kind, head)));
+        .flat_map(|kind| ["MB/s", "median", "IOPS", "mean us"].map(|head| (*kind, head)));
     let mut table = Table::new("scores", "Scores", [("", "test")].into_iter().chain(heads));
     for line in lines {
         let mut row = vec![Cell::text(line.test.name())];
@@ -259,7 +259,7 @@ fn table(lines: &[Line], args: &CdmArgs) -> Table {
             row.push(figure(|score| score.mb_per_s, Shown::Fixed(2)));
             row.push(figure(|score| score.median_mb_per_s, Shown::Fixed(2)));
             row.push(figure(|score| score.iops, Shown::Grouped));
-            row.push(figure(|score| score.latency_us, Shown::Fixed(2)));
+            row.push(figure(|score| score.latency_us, Shown::Time));
         }
         table.push(row);
     }
@@ -324,6 +324,7 @@ mod test_names {
             },
             repeats: Vec::new(),
             target_cores: None,
+            group: 0,
         };
         run.repeats = [(1.0, 9.0), (3.0, 7.0), (2.0, 8.0)]
             .map(|(times, mean_us)| crate::report::sheet::Repeat {

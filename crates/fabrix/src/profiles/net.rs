@@ -9,8 +9,11 @@ mod client;
 mod server;
 mod wire;
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, TcpListener};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use fabrix_bench::Counted;
 use fabrix_block::Spec;
@@ -82,6 +85,37 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         .extend(trouble.iter().map(|why| format!("not complete: {why}")));
     publish(&report, args.report.as_deref(), args.output)?;
     Ok(trouble.map_or(ExitCode::SUCCESS, |trouble| trouble.report()))
+}
+
+/// Requests per second of bare TCP sockets on loopback: `depth` requests in flight on one
+/// connection, responses with `data` bytes.
+pub(crate) fn loopback_iops(
+    data: u32,
+    depth: u32,
+    time: Duration,
+    stop: &Arc<AtomicBool>,
+) -> Result<f64, Failure> {
+    let cannot = |error| Failure::io(format!("cannot measure bare TCP sockets: {error}"));
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?.to_string();
+    let order = Order {
+        mode: Mode::Request,
+        length: data,
+        depth,
+        millis: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+    };
+    let ended = Arc::clone(stop);
+    let server = std::thread::spawn(move || {
+        let (stream, _) = listener.accept()?;
+        server::serve(&stream, &ended)
+    });
+    let found = client::measure(&address, order, 1, stop)?;
+    found.whole()?;
+    let served = server
+        .join()
+        .unwrap_or_else(|_| Err(std::io::Error::other("a thread is gone")));
+    served.map_err(cannot)?;
+    Ok(found.iops())
 }
 
 /// The host and port of an argument: HOST, HOST:PORT, or the host of a disk's URI.
@@ -159,10 +193,10 @@ fn requests(
         ("", "depth"),
         ("", "requests/s"),
         ("", "MB/s of data"),
-        ("us", "mean"),
-        ("us", "p50"),
-        ("us", "p99"),
-        ("us", "p99.9"),
+        ("latency us", "mean"),
+        ("latency us", "p50"),
+        ("latency us", "p99"),
+        ("latency us", "p99.9"),
     ];
     let mut table = Table::new("requests", "Requests like block I/O", heads);
     let ended = args.iodepth.iter().try_for_each(|depth| {
@@ -176,9 +210,9 @@ fn requests(
 
 fn request_row(depth: u32, data: u32, found: &Outcome) -> Vec<Cell> {
     let latency = &found.latency;
-    let us = |ns: f64| Cell::Number(ns / 1e3, Shown::Short);
+    let us = |ns: f64| Cell::Number(ns / 1e3, Shown::Time);
     let percentile = |percent| us(latency.percentile_ns(percent).unwrap_or(0) as f64);
-    let rate = latency.count as f64 / found.seconds.max(1e-9);
+    let rate = found.iops();
     vec![
         Cell::text(depth.to_string()),
         Cell::Number(rate, Shown::Grouped),

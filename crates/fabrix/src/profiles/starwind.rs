@@ -180,8 +180,8 @@ fn search(
         figure(
             "search-latency",
             "The search: what more in flight costs",
-            "mean latency against depth, us",
-            Axis::log("microseconds"),
+            "mean latency against depth",
+            Axis::time("latency"),
             |point| point.mean_us,
         ),
     ]);

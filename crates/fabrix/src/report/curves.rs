@@ -4,7 +4,7 @@
 //! that stretches with the width and keeps their thickness. The values of the vertical axis have a
 //! margin that is wide enough on a phone.
 
-use super::number::{label_of, short};
+use super::number::{self, label_of, short};
 use super::scale::step;
 use super::sheet::{Axis, Curve};
 use super::svg::{NOTHING, begin, class, escape};
@@ -26,7 +26,7 @@ pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> St
     if points().next().is_none() {
         return svg + NOTHING;
     }
-    rules(&mut svg, across, &x, &y);
+    rules(&mut svg, across, up, (&x, &y));
     for (index, line) in lines.iter().enumerate() {
         let places: Vec<(f64, f64)> = line
             .points
@@ -172,7 +172,7 @@ fn rounds(from: f64, to: f64) -> Vec<f64> {
         .collect()
 }
 
-fn rules(svg: &mut String, across: &Axis, x: &Span, y: &Span) {
+fn rules(svg: &mut String, across: &Axis, up: &Axis, (x, y): (&Span, &Span)) {
     for tick in &y.ticks {
         let at = down(y.place(*tick));
         *svg += &format!(
@@ -180,10 +180,10 @@ fn rules(svg: &mut String, across: &Axis, x: &Span, y: &Span) {
                  <text class=\"tick\" x=\"{:.1}%\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
             MARGIN - 1.5,
             at + 4.0,
-            tick_text(*tick)
+            tick_text(*tick, up.time)
         );
     }
-    let named = |value: f64| (value, tick_text(value));
+    let named = |value: f64| (value, tick_text(value, across.time));
     let ticks: Vec<(f64, String)> = if across.named.is_empty() {
         x.ticks.iter().copied().map(named).collect()
     } else {
@@ -200,10 +200,9 @@ fn rules(svg: &mut String, across: &Axis, x: &Span, y: &Span) {
     };
     for (value, text) in ticks {
         let place = over(x.place(value));
-        let anchor = if place > 95.0 { "end" } else { "middle" };
         *svg += &format!(
             "<line class=\"grid\" x1=\"{place:.2}%\" x2=\"{place:.2}%\" y1=\"{TOP}\" y2=\"{BOTTOM}\" />\n\
-                 <text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+                 <text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
             BOTTOM + 15,
             escape(&text)
         );
@@ -256,7 +255,7 @@ fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
 /// inside.
 fn over(part: f64) -> f64 {
     let begin = MARGIN + EDGE;
-    begin + part * (100.0 - EDGE - begin)
+    begin + part * (100.0 - END - begin)
 }
 
 /// Vertical position in pixels from the top.
@@ -264,7 +263,10 @@ fn down(part: f64) -> f64 {
     f64::from(TOP) + (1.0 - part) * f64::from(BOTTOM - TOP)
 }
 
-fn tick_text(value: f64) -> String {
+fn tick_text(value: f64, time: bool) -> String {
+    if time {
+        return number::round_time(value * 1e3);
+    }
     match value {
         value if value >= 1e9 => format!("{}G", trimmed(value / 1e9)),
         value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
@@ -292,8 +294,10 @@ const TOP: u32 = 30;
 const BOTTOM: u32 = 262;
 /// Width of the vertical axis's values, in percent.
 const MARGIN: f64 = 13.0;
-/// Free space beside the first and last point, in percent of the width.
+/// Free space before the first point, in percent of the width.
 const EDGE: f64 = 2.5;
+/// Free space behind the last point, in percent of the width: half a tick's text on a phone.
+const END: f64 = 6.5;
 /// Largest number of values side by side on a phone.
 const TICKS_ACROSS: usize = 6;
 /// Smallest distance of names on the horizontal axis, in percent of the width, so that they do not
@@ -346,7 +350,10 @@ mod tests {
 
     #[test]
     fn ticks_read_as_people_write_them() {
-        let texts = [0.0, 0.001, 0.5, 8.0, 2500.0, 64_000.0, 2_500_000.0, 4e9].map(tick_text);
+        let times = [0.5, 50.0, 2_000.0, 1e6].map(|value| tick_text(value, true));
+        assert_eq!(times, ["500 ns", "50 µs", "2 ms", "1 s"]);
+        let texts = [0.0, 0.001, 0.5, 8.0, 2500.0, 64_000.0, 2_500_000.0, 4e9]
+            .map(|value| tick_text(value, false));
         assert_eq!(
             texts,
             ["0", "1e-3", "0.5", "8", "2,500", "64k", "2.5M", "4G"]

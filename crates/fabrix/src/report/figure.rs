@@ -23,15 +23,42 @@ pub(super) fn inline(figure: &Figure) -> String {
     }
 }
 
-/// Names of the series in the order of their colours. Empty if the drawing contains the names.
-pub(super) fn legend(figure: &Figure) -> Vec<&str> {
-    match &figure.drawing {
-        Drawing::Bars { series, .. } | Drawing::Stacks { series, .. } => {
-            series.iter().map(String::as_str).collect()
+/// The series that have a value: indices of their colours, and names. Empty if the drawing contains
+/// the names.
+pub(super) fn legend(figure: &Figure) -> Vec<(usize, &str)> {
+    let (names, drawn): (Vec<&String>, Vec<bool>) = match &figure.drawing {
+        Drawing::Bars { series, groups } => {
+            let has = |index: usize| {
+                groups
+                    .iter()
+                    .any(|(_, bars)| matches!(bars.get(index), Some(Some(_))))
+            };
+            (
+                series.iter().collect(),
+                (0..series.len()).map(has).collect(),
+            )
         }
-        Drawing::Lines { lines, .. } => lines.iter().map(|line| line.name.as_str()).collect(),
-        Drawing::Heat { .. } => Vec::new(),
-    }
+        Drawing::Stacks { series, rows } => {
+            let has = |index: usize| {
+                rows.iter()
+                    .any(|(_, parts)| parts.get(index).is_some_and(|part| *part > 0.0))
+            };
+            (
+                series.iter().collect(),
+                (0..series.len()).map(has).collect(),
+            )
+        }
+        Drawing::Lines { lines, .. } => lines
+            .iter()
+            .map(|line| (&line.name, !line.points.is_empty()))
+            .unzip(),
+        Drawing::Heat { .. } => (Vec::new(), Vec::new()),
+    };
+    let all = names.into_iter().zip(drawn).enumerate();
+    let drawn = all.filter(|(_, (_, drawn))| *drawn);
+    drawn
+        .map(|(index, (name, _))| (index, name.as_str()))
+        .collect()
 }
 
 /// The figure as a file with title, legend and colours.
@@ -62,15 +89,15 @@ pub(crate) fn file(figure: &Figure) -> String {
 }
 
 /// The legend of a file, in several lines if needed, and its height.
-fn keys(legend: &[&str]) -> (String, usize) {
+fn keys(legend: &[(usize, &str)]) -> (String, usize) {
     let (mut keys, mut left, mut line) = (String::new(), 20, 0);
-    for (index, name) in legend.iter().enumerate() {
+    for (index, name) in legend {
         let name = fitted(name, UNIT_LETTERS);
         let width = 36 + LETTER * name.chars().count();
         if left + width > WIDTH && left > 20 {
             (left, line) = (20, line + 1);
         }
-        let class = class(index);
+        let class = class(*index);
         keys += &format!(
             "<rect class=\"key {class}\" x=\"{left}\" y=\"{}\" width=\"10\" height=\"10\" rx=\"3\" />\n\
              <text class=\"value\" x=\"{}\" y=\"{}\">{}</text>\n",
@@ -205,7 +232,7 @@ mod tests {
             },
             Drawing::Lines {
                 across: Axis::linear("s"),
-                up: Axis::log("us"),
+                up: Axis::time("latency"),
                 lines: vec![curve],
             },
             Drawing::Heat {

@@ -146,7 +146,7 @@ const SHADES: u32 = 8;
 /// value.
 const OVER: f64 = 0.713;
 /// Width of a picture on a phone, and of a character on an axis, in pixels.
-const NARROW: f64 = 318.0;
+const NARROW: f64 = 288.0;
 const LETTER: f64 = 6.8;
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use fabrix_bench::Counted;
 use fabrix_bench::matrix::{Matrix, Row};
 
 use super::Context;
-use super::matrix::table;
-use super::number::{grouped, mb_per_s, moment, percent, short};
-use super::page::{document, facts, row};
+use super::matrix::{lead, table};
+use super::number::{grouped, mb_per_s, moment, percent, time};
+use super::page::{self, DOUBTS, document, facts, said};
 use super::sides::{bandwidth, cpu, iops, latency, ratio};
 use super::svg::escape;
 
@@ -26,9 +26,10 @@ pub(crate) fn page(matrix: &Matrix, context: &Context) -> String {
         cpu(matrix)
     );
     let main = format!(
-        "{}{}<div class=\"columns\">{columns}</div>\n{}{}",
+        "{}{}{}<div class=\"columns\">{columns}</div>\n{}{}",
         header(matrix, context, &title),
         tiles(matrix),
+        said("warnings", DOUBTS, &matrix.warnings),
         full_table(matrix),
         facts(context),
     );
@@ -39,10 +40,12 @@ fn header(matrix: &Matrix, context: &Context, title: &str) -> String {
     format!(
         "<header>\n<p class=\"brand\">Fabrix {}</p>\n<h1>{title}</h1>\n\
          <p class=\"sides\"><span class=\"key local\"></span>local: <b>{}</b> \
-         <span class=\"key remote\"></span>remote: <b>{}</b></p>\n<p class=\"muted\">{}</p>\n</header>\n",
+         <span class=\"key remote\"></span>remote: <b>{}</b></p>\n<p class=\"lead\">{}</p>\n\
+         <p class=\"muted\">{}</p>\n</header>\n",
         escape(&context.version),
         escape(&matrix.local),
         escape(&matrix.remote),
+        escape(&lead(matrix)),
         moment(context.timestamp)
     )
 }
@@ -50,24 +53,32 @@ fn header(matrix: &Matrix, context: &Context, title: &str) -> String {
 /// The key figures at the top.
 fn tiles(matrix: &Matrix) -> String {
     let find = |name: &str| matrix.rows.iter().find(|row| row.name == name);
-    let of_local = |row: &Row, local: String| format!("{} of {local} local", percent(row.ratio()));
-    let mut tiles = String::new();
+    let of_wire = |row: &Row, wire: String, local: String| {
+        format!(
+            "{} of {wire} on the wire; {local} local",
+            percent(row.wire_ratio())
+        )
+    };
+    let workloads = Counted(matrix.rows.len() as u64, "workload");
+    let mean = percent(matrix.wire_ratio());
+    let all = format!("of bare TCP sockets, geometric mean of {workloads}");
+    let mut tiles = tile("Of what the wire can do", &mean, "", &all);
     if let Some(row) = find("4k random read") {
         tiles += &tile(
             "4k random read, remote",
             &grouped(row.remote.iops),
             "IOPS",
-            &of_local(row, grouped(row.local.iops)),
+            &of_wire(row, grouped(row.wire_iops), grouped(row.local.iops)),
         );
         let p99 = format!(
-            "p99 {} &#181;s, local mean {} &#181;s",
-            short(row.remote.p99_us),
-            short(row.local.mean_us)
+            "p99 {}, local mean {}",
+            time(row.remote.p99_us * 1e3),
+            time(row.local.mean_us * 1e3)
         );
         tiles += &tile(
             "4k random read, mean latency",
-            &short(row.remote.mean_us),
-            "&#181;s",
+            &time(row.remote.mean_us * 1e3),
+            "",
             &p99,
         );
     }
@@ -76,13 +87,12 @@ fn tiles(matrix: &Matrix) -> String {
             "64k sequential read, remote",
             &mb_per_s(row.remote.bw_bytes),
             "MB/s",
-            &of_local(row, mb_per_s(row.local.bw_bytes)),
+            &of_wire(
+                row,
+                mb_per_s(row.wire_iops * row.block_bytes),
+                mb_per_s(row.local.bw_bytes),
+            ),
         );
-    }
-    if let Some(mean) = mean_ratio(&matrix.rows) {
-        let workloads = Counted(matrix.rows.len() as u64, "workload");
-        let all = format!("geometric mean of {workloads}");
-        tiles += &tile("Remote / local IOPS", &percent(Some(mean)), "", &all);
     }
     format!("<section class=\"tiles\">\n{tiles}</section>\n")
 }
@@ -95,34 +105,13 @@ fn tile(title: &str, value: &str, unit: &str, note: &str) -> String {
     )
 }
 
-/// Geometric mean of the existing ratios. None if there are none.
-fn mean_ratio(rows: &[Row]) -> Option<f64> {
-    let logs: Vec<f64> = rows
-        .iter()
-        .filter_map(Row::ratio)
-        .filter(|ratio| *ratio > 0.0)
-        .map(f64::ln)
-        .collect();
-    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
-}
-
 fn full_table(matrix: &Matrix) -> String {
-    let table = table(matrix);
-    let head = table.columns.iter().skip(1);
-    let head: Vec<String> = head
-        .map(|column| format!("<th>{}</th>", column.name.replace(" us", " &#181;s")))
-        .collect();
-    let rows = table.rows.iter().map(|cells| row(&table.columns, cells));
-    let rows: Vec<String> = rows.collect();
-    format!(
-        "<section class=\"card\">\n<h2>All figures</h2>\n<div class=\"scroll\"><table>\n<thead>\n\
-         <tr><th rowspan=\"2\" scope=\"col\">workload</th><th colspan=\"5\" scope=\"colgroup\">local</th>\
-         <th colspan=\"6\" scope=\"colgroup\">remote</th><th></th></tr>\n<tr>{}</tr>\n</thead>\n\
-         <tbody>\n{}</tbody>\n</table></div>\n<p class=\"muted\">MB/s is 10<sup>6</sup> bytes per second. \
-         CPU is cores kept busy: ini by the initiator's side, tgt by the target. rem/loc is remote IOPS in \
-         percent of local IOPS.</p>\n</section>\n",
-        head.concat(),
-        rows.concat()
+    page::table_with(
+        &table(matrix),
+        "<p class=\"muted\">MB/s is 10<sup>6</sup> bytes per second. CPU is cores kept busy: ini by the \
+         initiator's side, tgt by the target. rem/loc is remote IOPS in percent of local IOPS, rem/wire in \
+         percent of the requests per second of bare TCP sockets: as many in flight on one connection, 72 \
+         bytes each, with responses of the block size. For writes the data travels the other way.</p>\n",
     )
 }
 

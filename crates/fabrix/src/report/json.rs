@@ -1,8 +1,9 @@
 //! Runs and reports as JSON. The keys of a job are fio's.
 //!
-//! `jobs` has one entry for all jobs together, as in fio with `group_reporting`. The single jobs
-//! are under `per_job`. Values that are not measured (`slat_ns`, short and dropped requests) are
-//! present as zeroes, because programs for fio's output expect them. Values that fio does not have
+//! `jobs` has one entry for each section, with all its jobs together, as in fio with
+//! `group_reporting`. The single jobs are under `per_job`. Values that are not measured (`slat_ns`,
+//! short and dropped requests) are present as zeroes, because programs for fio's output expect
+//! them. Values that fio does not have
 //! (`verify`, `errors`, `cpu`) have additional keys. `schema` changes when a key changes its
 //! meaning.
 
@@ -12,6 +13,7 @@ use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
 use fabrix_bench::series::{Moved, Point};
+use fabrix_block::spec::Size;
 use serde_json::{Map, Value, json};
 
 use super::sheet::{Repeat, Report, Run};
@@ -19,13 +21,17 @@ use super::{Context, number};
 
 /// Version of the keys.
 const SCHEMA: u32 = 1;
+/// Version of fio whose keys these are.
+const FIO: &str = "fio-3.33";
 
 /// The document of runs that were executed together, each as a fio job.
 pub(crate) fn runs(runs: &[Run], context: &Context) -> Value {
     let each = runs
         .iter()
-        .flat_map(|run| run.results.jobs.iter().map(|one| job(&run.results, one)));
+        .flat_map(|run| run.results.jobs.iter().map(|one| job(run, one)));
     let mut document = document(context);
+    document["global options"] = json!({});
+    document["disk_util"] = json!([]);
     document["jobs"] = runs.iter().map(whole_run).collect();
     document["per_job"] = each.collect();
     document["cpu"] = runs.first().map_or(Value::Null, |run| cpu(&run.results));
@@ -39,7 +45,7 @@ pub(crate) fn report(report: &Report, context: &Context) -> Value {
             "name": run.name,
             "disk": run.disk,
             "jobs": [whole_run(run)],
-            "per_job": run.results.jobs.iter().map(|one| job(&run.results, one)).collect::<Vec<_>>(),
+            "per_job": run.results.jobs.iter().map(|one| job(run, one)).collect::<Vec<_>>(),
             "cpu": cpu(&run.results),
             "target_cores": run.target_cores,
             "repeats": repeats(run),
@@ -59,9 +65,11 @@ pub(crate) fn report(report: &Report, context: &Context) -> Value {
 pub(super) fn document(context: &Context) -> Value {
     json!({
         "schema": SCHEMA,
+        "fio version": format!("{FIO}-fabrix-{}", context.version),
         "fabrix version": format!("fabrix-{}", context.version),
         "timestamp": context.timestamp,
-        "time": number::moment(context.timestamp),
+        "timestamp_ms": context.timestamp * 1000,
+        "time": number::asctime(context.timestamp),
         "command": context.command,
         "machine": facts(context),
     })
@@ -70,7 +78,7 @@ pub(super) fn document(context: &Context) -> Value {
 /// All jobs of a run together, with the values that exist only for the whole run.
 fn whole_run(run: &Run) -> Value {
     let results = &run.results;
-    let mut value = job(results, &results.aggregate);
+    let mut value = job(run, &results.aggregate);
     value["disk"] = json!(run.disk);
     value["series"] = results.series.iter().map(point).collect();
     if let Some(steady) = &results.steady {
@@ -114,19 +122,38 @@ fn facts(context: &Context) -> Value {
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
-fn job(results: &Results, one: &JobResult) -> Value {
+fn job(run: &Run, one: &JobResult) -> Value {
+    let results = &run.results;
     let cpu = &results.cpu;
+    // The readings are those of all jobs together.
+    let alone = results.jobs.len() == 1 || std::ptr::eq(one, &results.aggregate);
+    let series = if alone { &results.series[..] } else { &[] };
+    let [latency_ns, latency_us, latency_ms] = ranges(&one.total.service);
+    let seconds = one.total.runtime_ns.div_ceil(1_000_000_000) + results.job.ramp.as_secs();
     json!({
         "jobname": results.job.name,
-        "groupid": 0,
+        "groupid": run.group,
         "error": i32::from(one.errors.total() > 0),
-        "job options": options(&results.job),
-        "read": side(&one.read),
-        "write": side(&one.write),
-        "trim": side(&Side::default()),
+        "eta": 0,
+        "elapsed": seconds,
+        "job options": options(run),
+        "read": side(&one.read, series, 0),
+        "write": side(&one.write, series, 1),
+        "trim": side(&Side::default(), &[], 0),
+        "sync": { "total_ios": 0, "lat_ns": distribution(&Latency::default(), false) },
         "job_runtime": millis(one.total.runtime_ns),
         "usr_cpu": cpu.user_cores * 100.0,
         "sys_cpu": cpu.system_cores * 100.0,
+        "ctx": cpu.context_switches,
+        "majf": cpu.major_faults,
+        "minf": cpu.minor_faults,
+        "latency_ns": latency_ns,
+        "latency_us": latency_us,
+        "latency_ms": latency_ms,
+        "latency_depth": results.job.iodepth,
+        "latency_target": 0,
+        "latency_percentile": 100.0,
+        "latency_window": 0,
         "total_err": one.errors.total(),
         "errors": errors(one),
         "busy": one.busy,
@@ -135,18 +162,42 @@ fn job(results: &Results, one: &JobResult) -> Value {
     })
 }
 
+/// The distribution of the latency in percent of the requests, under fio's names of the ranges: in
+/// nanoseconds, microseconds and milliseconds.
+fn ranges(latency: &Latency) -> [Value; 3] {
+    let steps = [
+        "2", "4", "10", "20", "50", "100", "250", "500", "750", "1000",
+    ];
+    let share = |at: usize| {
+        let count = latency.counts.get(at).copied().unwrap_or(0);
+        json!(count as f64 * 100.0 / latency.count.max(1) as f64)
+    };
+    let unit = |first: usize, names: &[&str]| {
+        let pairs = (first..).zip(names);
+        Value::Object(
+            pairs
+                .map(|(at, name)| ((*name).to_owned(), share(at)))
+                .collect(),
+        )
+    };
+    let longest = [&steps[..], &["2000", ">=2000"]].concat();
+    [unit(0, &steps), unit(10, &steps), unit(20, &longest)]
+}
+
 /// The options with fio's names and in fio's string form.
-fn options(job: &Job) -> Value {
+fn options(run: &Run) -> Value {
+    let job: &Job = &run.results.job;
     let mut options = Map::new();
     let mut set = |name: &str, value: String| {
         options.insert(name.into(), Value::String(value));
     };
     set("name", job.name.clone());
+    set("filename", run.disk.clone());
     set("rw", job.rw.name().into());
     if job.is_split() {
         set("bssplit", job.size_text());
     } else {
-        set("bs", job.block_bytes.to_string());
+        set("bs", Size(job.block_bytes.into()).to_string());
     }
     set("random_distribution", job.distribution.text());
     set("iodepth", job.iodepth.to_string());
@@ -215,21 +266,74 @@ fn contents(set: &mut impl FnMut(&str, String), contents: &Contents) {
     }
 }
 
-fn side(side: &Side) -> Value {
+/// A direction with its readings. `direction` is its place in a reading.
+fn side(side: &Side, series: &[Point], direction: usize) -> Value {
+    let iops = samples(side, series, |point| point.sides[direction].ios as f64);
+    let bw = samples(side, series, |point| {
+        point.sides[direction].bytes as f64 / 1024.0
+    });
+    let used = side.ios > 0;
     json!({
         "io_bytes": side.bytes,
         "io_kbytes": side.bytes / 1024,
         "bw_bytes": whole(side.bw_bytes),
         "bw": whole(side.bw_bytes / 1024.0),
         "iops": side.iops,
-        "runtime": millis(side.runtime_ns),
+        "runtime": if used { millis(side.runtime_ns) } else { 0 },
         "total_ios": side.ios,
         "short_ios": 0,
         "drop_ios": 0,
         "slat_ns": distribution(&Latency::default(), false),
         "clat_ns": distribution(&side.service, true),
         "lat_ns": distribution(&side.latency, true),
+        "bw_min": whole(bw.min),
+        "bw_max": whole(bw.max),
+        "bw_agg": if used { 100.0 } else { 0.0 },
+        "bw_mean": bw.mean,
+        "bw_dev": bw.deviation,
+        "bw_samples": bw.count,
+        "iops_min": whole(iops.min),
+        "iops_max": whole(iops.max),
+        "iops_mean": iops.mean,
+        "iops_stddev": iops.deviation,
+        "iops_samples": iops.count,
     })
+}
+
+/// Statistics of the readings. All fields are 0 without readings.
+#[derive(Default)]
+struct Samples {
+    min: f64,
+    max: f64,
+    mean: f64,
+    /// Standard deviation of a sample: the divisor is one less than the count.
+    deviation: f64,
+    count: usize,
+}
+
+/// Statistics of a quantity per second. A last reading of less than half the usual time does not
+/// count.
+fn samples(side: &Side, series: &[Point], of: impl Fn(&Point) -> f64) -> Samples {
+    let usual = series.iter().map(|point| point.span).max();
+    let usual = usual.filter(|_| side.ios > 0).unwrap_or_default();
+    let long = series
+        .iter()
+        .filter(|point| !usual.is_zero() && point.span * 2 >= usual);
+    let rates: Vec<f64> = long
+        .map(|point| of(point) / point.span.as_secs_f64())
+        .collect();
+    if rates.is_empty() {
+        return Samples::default();
+    }
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+    Samples {
+        min: rates.iter().copied().fold(f64::INFINITY, f64::min),
+        max: rates.iter().copied().fold(0.0, f64::max),
+        mean,
+        deviation: (squares / (rates.len().max(2) - 1) as f64).sqrt(),
+        count: rates.len(),
+    }
 }
 
 fn distribution(latency: &Latency, percentiles: bool) -> Value {
@@ -320,6 +424,15 @@ mod tests {
         assert_eq!(read["runtime"], 10_000);
         assert!(read["clat_ns"]["percentile"]["99.000000"].is_u64());
         assert!(value["jobs"][0]["trim"]["iops"].is_number());
+        assert_eq!(value["jobs"][0]["latency_us"]["100"], 100.0);
+        assert_eq!(
+            (&read["iops_min"], &read["iops_max"]),
+            (&json!(91_800), &json!(108_000))
+        );
+        assert_eq!(
+            (&read["iops_samples"], &read["iops_mean"]),
+            (&json!(10), &json!(99_900.0))
+        );
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Readings over time as fio's log files: one line per reading and direction.
 //!
 //! Columns: milliseconds since the start of the measurement, value, direction (0 reads, 1 writes),
-//! request size, and 0 for the offset. Source: fio's documentation, "Log File Formats".
+//! request size, and 0 for the priority. Source: fio's documentation, "Log File Formats".
 
 use fabrix_bench::Results;
 use fabrix_bench::series::{Moved, Point};
 
-/// The logs with the suffixes of their names, in fio's order: bandwidth in KiB/s, requests per
-/// second, mean latency in nanoseconds.
-pub(crate) fn logs(results: &Results) -> [(&'static str, String); 3] {
+/// The logs with the suffixes of their names: bandwidth in KiB/s, requests per second, mean latency
+/// in nanoseconds. The time of the submission is not measured apart, so there is no `slat`, and
+/// `clat` equals `lat` unless requests wait for their moment.
+pub(crate) fn logs(results: &Results) -> Vec<(&'static str, String)> {
     let bytes = results.job.block_bytes;
     let log = |value: fn(&Moved, f64) -> f64| {
         let mut text = String::new();
@@ -17,14 +18,18 @@ pub(crate) fn logs(results: &Results) -> [(&'static str, String); 3] {
         }
         text
     };
-    [
+    let mut logs = vec![
         (
             "bw",
             log(|moved, seconds| moved.bytes as f64 / 1024.0 / seconds),
         ),
         ("iops", log(|moved, seconds| moved.ios as f64 / seconds)),
         ("lat", log(|moved, _| moved.mean_ns())),
-    ]
+    ];
+    if results.job.rate.is_none() {
+        logs.push(("clat", logs[2].1.clone()));
+    }
+    logs
 }
 
 fn lines(text: &mut String, point: &Point, bytes: u32, value: fn(&Moved, f64) -> f64) {
@@ -53,7 +58,11 @@ mod tests {
 
     #[test]
     fn a_reading_is_a_line_of_fios_columns() {
-        let [(_, bw), (_, iops), (_, lat)] = logs(&sample::results());
+        let logs = logs(&sample::results());
+        let [(_, bw), (_, iops), (_, lat), ("clat", clat)] = &logs[..] else {
+            panic!("fio's logs in a closed loop");
+        };
+        assert_eq!(clat, lat);
         assert_eq!(bw.lines().next(), Some("1000, 367200, 0, 4096, 0"));
         assert_eq!(iops.lines().next(), Some("1000, 91800, 0, 4096, 0"));
         assert_eq!(lat.lines().next(), Some("1000, 81699, 0, 4096, 0"));

@@ -1,16 +1,31 @@
 //! The demonstration's table as aligned text, JSON and CSV. `html.rs` creates the page with charts.
 
+use fabrix_bench::Counted;
 use fabrix_bench::matrix::{Cell, Matrix, Row};
 use serde_json::{Value, json};
 
 use super::Context;
 use super::json::document;
+use super::number::percent;
 use super::plain::{self, quoted};
 use super::sheet::{Cell as TableCell, Shown, Table};
 
-/// The table for a terminal, with a final newline.
+/// The lead, the table and the warnings for a terminal, with a final newline.
 pub(crate) fn text(matrix: &Matrix) -> String {
-    plain::table(&table(matrix))
+    let mut text = format!("{}\n\n{}", lead(matrix), plain::table(&table(matrix)));
+    for warning in &matrix.warnings {
+        text += &format!("warning: {warning}\n");
+    }
+    text
+}
+
+/// The result as a sentence.
+pub(super) fn lead(matrix: &Matrix) -> String {
+    format!(
+        "{} of what the wire can do: remote IOPS beside bare TCP sockets on loopback, geometric mean of {}",
+        percent(matrix.wire_ratio()),
+        Counted(matrix.rows.len() as u64, "workload")
+    )
 }
 
 /// The table. The titles of both sides stand above their columns.
@@ -23,13 +38,19 @@ pub(super) fn table(matrix: &Matrix) -> Table {
     let columns = [("", "workload")].into_iter();
     let columns = columns.chain(locals.map(|name| (local.as_str(), name)));
     let columns = columns.chain(remotes.map(|name| (remote.as_str(), name)));
-    let mut table = Table::new("matrix", "", columns);
+    let columns = columns.chain([("wire: bare TCP", "IOPS"), ("wire: bare TCP", "rem/wire")]);
+    let mut table = Table::new("matrix", "All figures", columns);
     for row in &matrix.rows {
         let mut cells = vec![TableCell::text(&row.name)];
         cells.extend(side_cells(&row.local));
         cells.extend(side_cells(&row.remote));
         let target = TableCell::optional(row.remote.cpu_target, Shown::Fixed(2));
-        cells.extend([target, TableCell::optional(row.ratio(), Shown::Percent)]);
+        cells.extend([
+            target,
+            TableCell::optional(row.ratio(), Shown::Percent),
+            TableCell::Number(row.wire_iops, Shown::Grouped),
+            TableCell::optional(row.wire_ratio(), Shown::Percent),
+        ]);
         table.push(cells);
     }
     table
@@ -39,8 +60,8 @@ fn side_cells(cell: &Cell) -> [TableCell; 5] {
     [
         TableCell::Number(cell.iops, Shown::Grouped),
         TableCell::Number(cell.bw_bytes / 1e6, Shown::Short),
-        TableCell::Number(cell.mean_us, Shown::Short),
-        TableCell::Number(cell.p99_us, Shown::Short),
+        TableCell::Number(cell.mean_us, Shown::Time),
+        TableCell::Number(cell.p99_us, Shown::Time),
         TableCell::Number(cell.cpu_initiator, Shown::Fixed(2)),
     ]
 }
@@ -51,6 +72,8 @@ pub(crate) fn json(matrix: &Matrix, context: &Context) -> Value {
     let mut document = document(context);
     document["local"] = json!(matrix.local);
     document["remote"] = json!(matrix.remote);
+    document["remote_to_wire_iops"] = json!(matrix.wire_ratio());
+    document["warnings"] = json!(matrix.warnings);
     document["rows"] = json!(rows);
     document
 }
@@ -60,7 +83,9 @@ fn row_json(row: &Row) -> Value {
         "name": row.name,
         "local": cell_json(&row.local),
         "remote": cell_json(&row.remote),
+        "wire_iops": row.wire_iops,
         "remote_to_local_iops": row.ratio(),
+        "remote_to_wire_iops": row.wire_ratio(),
     })
 }
 
@@ -90,13 +115,18 @@ pub(crate) fn csv(matrix: &Matrix) -> String {
             text += &format!(",{side}_{column}");
         }
     }
-    text += ",remote_to_local_iops\r\n";
+    text += ",remote_to_local_iops,wire_iops,remote_to_wire_iops\r\n";
     for row in &matrix.rows {
         text += &quoted(&row.name);
         for cell in [&row.local, &row.remote] {
             text += &cell_csv(cell);
         }
-        text += &format!(",{}\r\n", optional(row.ratio()));
+        text += &format!(
+            ",{},{:.1},{}\r\n",
+            optional(row.ratio()),
+            row.wire_iops,
+            optional(row.wire_ratio())
+        );
     }
     text
 }
@@ -145,7 +175,7 @@ mod tests {
         matrix.rows[0].local = Cell::default();
         let csv = csv(&matrix);
         let fields: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
-        assert!(fields.iter().all(|count| *count == 14), "{fields:?}");
+        assert!(fields.iter().all(|count| *count == 16), "{fields:?}");
     }
 
     #[test]

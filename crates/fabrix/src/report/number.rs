@@ -54,13 +54,25 @@ pub(super) fn cores(cores: Option<f64>) -> String {
     cores.map_or_else(|| DASH.into(), |cores| format!("{cores:.2}"))
 }
 
-/// A duration in nanoseconds, shown with a suitable unit: `640 ns`, `52.4 us`, `1.20 ms`, `3.00 s`.
+/// A duration in nanoseconds, shown with a suitable unit: `640 ns`, `52.4 µs`, `1.20 ms`, `3.00 s`.
 pub(super) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 999.5 => format!("{ns:.0} ns"),
-        ns if ns < 999.5e3 => format!("{} us", short(ns / 1e3)),
+        ns if ns < 999.5e3 => format!("{} µs", short(ns / 1e3)),
         ns if ns < 999.5e6 => format!("{} ms", short(ns / 1e6)),
         ns => format!("{} s", short(ns / 1e9)),
+    }
+}
+
+/// A round duration in nanoseconds as the text of a tick: `50 µs`.
+pub(super) fn round_time(ns: f64) -> String {
+    let text = time(ns);
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            let number = number.trim_end_matches('0').trim_end_matches('.');
+            format!("{number} {unit}")
+        }
+        _ => text,
     }
 }
 
@@ -72,6 +84,19 @@ pub(super) fn bytes(bytes: f64) -> String {
         || format!("{bytes:.0} B"),
         |(name, size)| format!("{} {name}", short(bytes / size)),
     )
+}
+
+/// A time in UTC in the form of C's `asctime`, which fio prints: `Sat Nov 21 04:05:06 2026`.
+pub(super) fn asctime(timestamp: u64) -> String {
+    let days = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let (year, month, day) = date(timestamp / 86_400);
+    let weekday = days[usize::try_from(timestamp / 86_400 % 7).unwrap_or(0)];
+    let month = months[usize::try_from(month - 1).unwrap_or(0)];
+    let [_, time] = date_and_time(timestamp);
+    format!("{weekday} {month} {day:2} {time} {year}")
 }
 
 /// A time in UTC: `2026-11-21 04:05:06 UTC`.
@@ -134,7 +159,7 @@ mod tests {
     #[test]
     fn times_and_bytes_choose_their_unit() {
         let times = [640.0, 52_430.0, 1_200_000.0, 3e9].map(time);
-        assert_eq!(times, ["640 ns", "52.4 us", "1.20 ms", "3.00 s"]);
+        assert_eq!(times, ["640 ns", "52.4 µs", "1.20 ms", "3.00 s"]);
         assert_eq!(bytes(68.6e9), "68.6 GB");
         assert_eq!(bytes(512.0), "512 B");
     }
@@ -142,6 +167,8 @@ mod tests {
     #[test]
     fn moments_are_right_across_leap_days() {
         assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(asctime(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(asctime(1_795_762_415), "Fri Nov 27 06:53:35 2026");
         assert_eq!(moment(951_782_400), "2000-02-29 00:00:00 UTC");
         assert_eq!(moment(1_709_251_199), "2024-02-29 23:59:59 UTC");
         assert_eq!(moment(4_107_542_400), "2100-03-01 00:00:00 UTC");

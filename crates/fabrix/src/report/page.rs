@@ -7,6 +7,8 @@ use super::svg::escape;
 use super::{Context, figure, number, plain, svg};
 
 const STYLE: &str = include_str!("report.css");
+/// Title of the warnings.
+pub(super) const DOUBTS: &str = "Not to be trusted without a second look";
 
 /// The complete page.
 pub(crate) fn page(report: &Report, context: &Context) -> String {
@@ -21,11 +23,7 @@ pub(crate) fn page(report: &Report, context: &Context) -> String {
         escape(&report.profile),
         escape(&report.lead),
         number::moment(context.timestamp),
-        said(
-            "warnings",
-            "Not to be trusted without a second look",
-            &report.warnings
-        ),
+        said("warnings", DOUBTS, &report.warnings),
         figures.concat(),
         tables.concat(),
         said("notes", "Notes", &report.notes),
@@ -49,11 +47,10 @@ pub(super) fn document(title: &str, main: &str) -> String {
 fn card(part: &Figure) -> String {
     let keys: Vec<String> = figure::legend(part)
         .iter()
-        .enumerate()
         .map(|(index, name)| {
             format!(
                 "<span class=\"item\"><span class=\"key {}\"></span>{}</span> ",
-                svg::class(index),
+                svg::class(*index),
                 escape(name)
             )
         })
@@ -68,9 +65,13 @@ fn card(part: &Figure) -> String {
 }
 
 fn table(table: &Table) -> String {
+    table_with(table, "")
+}
+
+/// A table with its title. `below` is markup under it.
+pub(super) fn table_with(table: &Table, below: &str) -> String {
     let grouped = table.columns.iter().any(|column| !column.group.is_empty());
-    let groups: Vec<String> = table
-        .groups()
+    let groups: Vec<String> = plain::groups(table)
         .iter()
         .map(|(name, count)| {
             format!(
@@ -86,14 +87,15 @@ fn table(table: &Table) -> String {
     };
     let head = |(at, column): (usize, &Column)| {
         let class = class(column, plain::is_words(table, at));
-        format!("<th{class} scope=\"col\">{}</th>", escape(&column.name))
+        let name = plain::headed(table, at, &column.name);
+        format!("<th{class} scope=\"col\">{}</th>", escape(&name))
     };
     let head: Vec<String> = table.columns.iter().enumerate().map(head).collect();
     let rows = table.rows.iter().map(|cells| row(&table.columns, cells));
     let rows: Vec<String> = rows.collect();
     format!(
         "<section class=\"card\">\n<h2>{}</h2>\n<div class=\"scroll\"><table class=\"sheet\">\n<thead>\n{groups}\
-         <tr>{}</tr>\n</thead>\n<tbody>\n{}</tbody>\n</table></div>\n</section>\n",
+         <tr>{}</tr>\n</thead>\n<tbody>\n{}</tbody>\n</table></div>\n{below}</section>\n",
         escape(&table.title),
         head.concat(),
         rows.concat()
@@ -101,7 +103,7 @@ fn table(table: &Table) -> String {
 }
 
 /// A row of a table.
-pub(super) fn row(columns: &[Column], cells: &[Cell]) -> String {
+fn row(columns: &[Column], cells: &[Cell]) -> String {
     let cell = |(index, (column, cell)): (usize, (&Column, &Cell))| {
         let text = escape(&plain::shown(cell));
         if index == 0 {
@@ -124,18 +126,32 @@ fn class(column: &Column, words: bool) -> &'static str {
     }
 }
 
-fn said(class: &str, title: &str, sentences: &[String]) -> String {
+pub(super) fn said(class: &str, title: &str, sentences: &[String]) -> String {
     if sentences.is_empty() {
         return String::new();
     }
     let items: Vec<String> = sentences
         .iter()
-        .map(|sentence| format!("<li>{}</li>\n", escape(sentence)))
+        .map(|sentence| format!("<li>{}</li>\n", marked(sentence)))
         .collect();
     format!(
         "<section class=\"card {class}\">\n<h2>{title}</h2>\n<ul>\n{}</ul>\n</section>\n",
         items.concat()
     )
+}
+
+/// A sentence as markup. Words between backticks become code.
+fn marked(sentence: &str) -> String {
+    let parts: Vec<String> = sentence.split('`').map(escape).collect();
+    // An odd number of backticks has one without a partner.
+    if parts.len() % 2 == 0 {
+        return escape(sentence);
+    }
+    let part = |(at, text): (usize, &String)| match at % 2 {
+        0 => text.clone(),
+        _ => format!("<code>{text}</code>"),
+    };
+    parts.iter().enumerate().map(part).collect()
 }
 
 /// The machine and the command.

@@ -1,6 +1,6 @@
 //! A report as text for a terminal, and its tables as CSV.
 
-use super::number::{DASH, grouped, percent, short};
+use super::number::{DASH, grouped, percent, short, time};
 use super::sheet::{Cell, Report, Shown, Table};
 
 /// The complete report, with a final newline.
@@ -28,11 +28,10 @@ pub(crate) fn table(table: &Table) -> String {
         .iter()
         .map(|row| row.iter().map(shown).collect())
         .collect();
-    let mut widths: Vec<usize> = table
-        .columns
-        .iter()
-        .map(|column| width(&column.name))
+    let head: Vec<String> = (0..table.columns.len())
+        .map(|at| headed(table, at, &table.columns[at].name))
         .collect();
+    let mut widths: Vec<usize> = head.iter().map(|name| width(name)).collect();
     for row in &rows {
         for (widest, cell) in widths.iter_mut().zip(row) {
             *widest = (*widest).max(width(cell));
@@ -40,11 +39,6 @@ pub(crate) fn table(table: &Table) -> String {
     }
     let numeric: Vec<bool> = (0..widths.len()).map(|at| !is_words(table, at)).collect();
     let mut text = banner(table, &mut widths);
-    let head: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| column.name.clone())
-        .collect();
     text += &aligned(&head, &widths, &numeric);
     let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
     text += &aligned(&rule, &widths, &numeric);
@@ -59,10 +53,32 @@ pub(super) fn is_words(table: &Table, at: usize) -> bool {
     cells.any(|cell| matches!(cell, Cell::Text(_)))
 }
 
+/// The groups of a table as shown to people, each with its number of columns.
+pub(super) fn groups(table: &Table) -> Vec<(String, usize)> {
+    let mut at = 0;
+    let shown = |(group, count): (&str, usize)| {
+        let name = headed(table, at, group);
+        at += count;
+        (name, count)
+    };
+    table.groups().into_iter().map(shown).collect()
+}
+
+/// The name of a column or of its group as shown to people. The unit of times stands in their cells.
+pub(super) fn headed(table: &Table, at: usize, name: &str) -> String {
+    let mut cells = table.rows.iter().map(|row| &row[at]);
+    let times = cells.any(|cell| matches!(cell, Cell::Number(_, Shown::Time)));
+    match name.strip_suffix(" us") {
+        Some(quantity) if times => quantity.to_owned(),
+        Some(quantity) => format!("{quantity} µs"),
+        None => name.replace("us/IO", "µs/IO"),
+    }
+}
+
 /// The line of groups above the head, if there are any. Widens columns that are narrower than their
 /// group's name.
 fn banner(table: &Table, widths: &mut [usize]) -> String {
-    let groups = table.groups();
+    let groups = groups(table);
     if groups.iter().all(|(group, _)| group.is_empty()) {
         return String::new();
     }
@@ -70,9 +86,9 @@ fn banner(table: &Table, widths: &mut [usize]) -> String {
     let mut at = 0;
     for (group, count) in groups {
         let span = widths[at..at + count].iter().sum::<usize>() + 2 * (count - 1);
-        let missing = width(group).saturating_sub(span);
+        let missing = width(&group).saturating_sub(span);
         widths[at + count - 1] += missing;
-        line += &format!("{group}{}  ", " ".repeat(span + missing - width(group)));
+        line += &format!("{group}{}  ", " ".repeat(span + missing - width(&group)));
         at += count;
     }
     format!("{}\n", line.trim_end())
@@ -115,6 +131,7 @@ pub(super) fn shown(cell: &Cell) -> String {
         Cell::Number(value, Shown::Short) => short(*value),
         Cell::Number(value, Shown::Fixed(decimals)) => format!("{value:.decimals$}"),
         Cell::Number(value, Shown::Percent) => percent(Some(*value)),
+        Cell::Number(value, Shown::Time) => time(value * 1e3),
     }
 }
 

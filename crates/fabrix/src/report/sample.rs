@@ -66,6 +66,9 @@ fn side(ios: u64, mean_us: f64) -> Side {
         percentiles_ns: PERCENTILES
             .map(|percent| (percent, percentile(percent)))
             .into(),
+        counts: (0..32)
+            .map(|range| if range == 15 { ios } else { 0 })
+            .collect(),
     };
     Side {
         ios,
@@ -121,6 +124,9 @@ pub(crate) fn results() -> Results {
             user_cores: 0.61,
             system_cores: 0.72,
             machine_cores: 1.4,
+            context_switches: 1234,
+            minor_faults: 56,
+            major_faults: 0,
             cores: 2,
             window: Duration::from_secs(10),
         },
@@ -137,6 +143,7 @@ pub(super) fn run(results: Results) -> Run {
         repeats: vec![Repeat::of(&results)],
         results,
         target_cores: None,
+        group: 0,
     }
 }
 
@@ -189,11 +196,14 @@ pub(super) fn matrix() -> Matrix {
             name: job.name.clone(),
             local: cell(iops, 1e6 / iops, None),
             remote: cell(remote, 32e6 / remote, Some(0.91)),
+            block_bytes: job.block_bytes.into(),
+            wire_iops: 1.1e10 / f64::from(job.block_bytes + 20_000),
         }
     };
     Matrix {
         local: "ram:1G".into(),
         remote: "nvme+tcp over loopback".into(),
         rows: (0..).zip(jobs.into_iter().zip(local)).map(row).collect(),
+        warnings: vec!["other programs kept 0.4 cores busy during `4k random read`".into()],
     }
 }

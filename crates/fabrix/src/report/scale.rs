@@ -1,6 +1,6 @@
 //! Scales for bars: linear from zero or logarithmic, with round ticks.
 
-use super::number::grouped;
+use super::number::{grouped, round_time};
 
 /// A scale from values to positions.
 pub(super) enum Scale {
@@ -10,7 +10,7 @@ pub(super) enum Scale {
         ticks: Vec<f64>,
         suffix: &'static str,
     },
-    /// Logarithmic.
+    /// Logarithmic, of microseconds.
     Log {
         begin: f64,
         end: f64,
@@ -37,7 +37,7 @@ impl Scale {
         }
     }
 
-    /// A logarithmic scale around the values.
+    /// A logarithmic scale around the values, which are microseconds.
     pub(super) fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let positive = values.filter(|value| *value > 0.0 && value.is_finite());
         let least = positive.clone().fold(f64::INFINITY, f64::min);
@@ -91,10 +91,7 @@ impl Scale {
             }
             Self::Linear { suffix, .. } if value >= 1e3 => format!("{}{suffix}", grouped(value)),
             Self::Linear { suffix, .. } => format!("{}{suffix}", trimmed(value)),
-            Self::Log { .. } if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
-            Self::Log { .. } if value >= 1e4 => format!("{}k", trimmed(value / 1e3)),
-            Self::Log { .. } if value >= 1.0 => grouped(value),
-            Self::Log { .. } => trimmed(value),
+            Self::Log { .. } => round_time(value * 1e3),
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Run {
     pub(crate) repeats: Vec<Repeat>,
     /// Busy cores of the target, if known.
     pub(crate) target_cores: Option<f64>,
+    /// Number of the stage, from 0: fio's `groupid`.
+    pub(crate) group: u32,
 }
 
 /// Figures of one repeat.
@@ -200,6 +202,9 @@ pub(crate) enum Shown {
     Fixed(usize),
     /// A fraction, shown in percent.
     Percent,
+    /// Microseconds, shown as ns, µs, ms or s by size. The column's name ends with `us` for
+    /// programs, and people see the unit in each cell.
+    Time,
 }
 
 impl Cell {
@@ -266,6 +271,8 @@ pub(crate) struct Axis {
     pub(crate) name: String,
     /// Whether the axis is logarithmic.
     pub(crate) log: bool,
+    /// Whether the values are microseconds, shown as ns, µs, ms or s by size.
+    pub(crate) time: bool,
     /// Values to show on the axis with their texts. Empty: round values.
     pub(crate) named: Vec<(f64, String)>,
 }
@@ -275,6 +282,7 @@ impl Axis {
         Self {
             name: name.to_owned(),
             log: false,
+            time: false,
             named: Vec::new(),
         }
     }
@@ -283,7 +291,16 @@ impl Axis {
         Self {
             name: name.to_owned(),
             log: true,
+            time: false,
             named: Vec::new(),
+        }
+    }
+
+    /// A logarithmic axis of microseconds.
+    pub(crate) fn time(name: &str) -> Self {
+        Self {
+            time: true,
+            ..Self::log(name)
         }
     }
 

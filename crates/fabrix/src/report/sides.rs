@@ -2,7 +2,7 @@
 
 use fabrix_bench::matrix::{Cell, Matrix, Row};
 
-use super::number::{cores, grouped, percent, short};
+use super::number::{cores, grouped, percent, short, time};
 use super::scale::Scale;
 use super::svg::{Chart, Group, Line, Mark, draw};
 
@@ -19,19 +19,20 @@ fn card(title: &str, unit: &str, legend: &[(&str, &str)], chart: &Chart) -> Stri
 }
 
 const SIDES: [(&str, &str); 2] = [("local", "local"), ("remote", "remote")];
+const SIDES_AND_WIRE: [(&str, &str); 3] = [SIDES[0], SIDES[1], ("s2", "wire: bare TCP")];
 
 pub(super) fn iops(matrix: &Matrix) -> String {
     let rows = rows(matrix, |name| name.starts_with("4k"));
     let chart = pairs(
         "Requests per second of the 4 KiB workloads",
         &rows,
-        |cell| cell.iops,
+        (|cell| cell.iops, |row| row.wire_iops),
         grouped,
     );
     card(
         "IOPS, 4 KiB",
         "requests per second, more is better",
-        &SIDES,
+        &SIDES_AND_WIRE,
         &chart,
     )
 }
@@ -41,13 +42,16 @@ pub(super) fn bandwidth(matrix: &Matrix) -> String {
     let chart = pairs(
         "Bandwidth of the 64 and 8 KiB workloads",
         &rows,
-        |cell| cell.bw_bytes / 1e6,
+        (
+            |cell| cell.bw_bytes / 1e6,
+            |row| row.wire_iops * row.block_bytes / 1e6,
+        ),
         short,
     );
     card(
         "Bandwidth, 64 and 8 KiB",
         "MB/s (10<sup>6</sup> bytes), more is better",
-        &SIDES,
+        &SIDES_AND_WIRE,
         &chart,
     )
 }
@@ -56,15 +60,24 @@ fn rows(matrix: &Matrix, wanted: fn(&str) -> bool) -> Vec<&Row> {
     matrix.rows.iter().filter(|row| wanted(&row.name)).collect()
 }
 
-/// One bar per side and row.
-fn pairs(label: &str, rows: &[&Row], value: fn(&Cell) -> f64, text: fn(f64) -> String) -> Chart {
+/// One bar per side and row, and one for the wire.
+fn pairs(
+    label: &str,
+    rows: &[&Row],
+    (value, wire): (fn(&Cell) -> f64, fn(&Row) -> f64),
+    text: fn(f64) -> String,
+) -> Chart {
     let greatest = rows
         .iter()
-        .flat_map(|row| [value(&row.local), value(&row.remote)])
+        .flat_map(|row| [value(&row.local), value(&row.remote), wire(row)])
         .fold(0.0, f64::max);
-    chart(label, Scale::linear(greatest, ""), rows, |class, cell| {
-        Line::bar(class, value(cell), text(value(cell)))
-    })
+    let bar = |class, value: f64| Line::bar(class, value, text(value));
+    let scale = Scale::linear(greatest, "");
+    let mut chart = chart(label, scale, rows, |class, cell| bar(class, value(cell)));
+    for (group, row) in chart.groups.iter_mut().zip(rows) {
+        group.lines.push(bar("s2", wire(row)));
+    }
+    chart
 }
 
 /// One line per side and row.
@@ -87,14 +100,14 @@ fn chart(
 }
 
 pub(super) fn ratio(matrix: &Matrix) -> String {
-    let of = |row: &Row| row.ratio().unwrap_or(0.0) * 100.0;
+    let of = |row: &Row| row.wire_ratio().unwrap_or(0.0) * 100.0;
     let greatest = matrix.rows.iter().map(of).fold(100.0, f64::max);
     let group = |row: &Row| Group {
         name: row.name.clone(),
-        lines: vec![Line::bar("remote", of(row), percent(row.ratio()))],
+        lines: vec![Line::bar("remote", of(row), percent(row.wire_ratio()))],
     };
     let groups = matrix.rows.iter().map(group).collect();
-    let label = "Remote requests per second in percent of local ones".into();
+    let label = "Remote requests per second in percent of those of bare TCP sockets".into();
     let chart = Chart {
         label,
         scale: Scale::linear(greatest, "%"),
@@ -102,8 +115,8 @@ pub(super) fn ratio(matrix: &Matrix) -> String {
         groups,
     };
     card(
-        "Remote / local",
-        "IOPS; the line is the local disk",
+        "Remote / wire",
+        "IOPS; the line is what bare TCP sockets reach",
         &SIDES[1..],
         &chart,
     )
@@ -118,7 +131,7 @@ pub(super) fn latency(matrix: &Matrix) -> String {
             dot: cell.mean_us,
             tick: cell.p99_us,
         }],
-        label: format!("{} / {}", short(cell.mean_us), short(cell.p99_us)),
+        label: format!("{} / {}", time(cell.mean_us * 1e3), time(cell.p99_us * 1e3)),
     };
     let rows = rows(matrix, |_| true);
     let chart = chart(
@@ -129,7 +142,7 @@ pub(super) fn latency(matrix: &Matrix) -> String {
     );
     card(
         "Latency",
-        "&#181;s, dot: mean, tick: 99th percentile; logarithmic, less is better",
+        "dot: mean, tick: 99th percentile; logarithmic, less is better",
         &SIDES,
         &chart,
     )

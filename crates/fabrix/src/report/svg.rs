@@ -73,6 +73,7 @@ pub(super) fn draw(chart: &Chart) -> String {
         return svg + NOTHING;
     }
     let plot = Plot::new(chart);
+    svg += &format!("<g transform=\"translate({INDENT} 0)\">\n");
     axis(&mut svg, &plot, height);
     if let Some(rule) = chart.rule {
         upright(&mut svg, "rule", plot.place(rule), height - AXIS_HEIGHT);
@@ -82,7 +83,7 @@ pub(super) fn draw(chart: &Chart) -> String {
         draw_group(&mut svg, &plot, group, top);
         top += group_height(group);
     }
-    svg += "</svg>\n";
+    svg += "</g>\n</svg>\n";
     svg
 }
 
@@ -109,7 +110,7 @@ impl<'a> Plot<'a> {
     fn new(chart: &'a Chart) -> Self {
         let lines = chart.groups.iter().flat_map(|group| &group.lines);
         let longest = lines.map(|line| line.label.chars().count()).max();
-        let labels = 10.0 + LETTER * longest.unwrap_or(0) as f64;
+        let labels = 10.0 + f64::from(INDENT) + LETTER * longest.unwrap_or(0) as f64;
         Self {
             scale: &chart.scale,
             part: (1.0 - labels / NARROW).clamp(0.4, 0.9),
@@ -124,12 +125,11 @@ impl<'a> Plot<'a> {
 
 fn axis(svg: &mut String, plot: &Plot<'_>, height: u32) {
     let bottom = height - AXIS_HEIGHT;
-    for (at, (value, text)) in plot.scale.ticks().enumerate() {
+    for (value, text) in plot.scale.ticks() {
         let place = plot.place(value);
-        let anchor = if at == 0 { "start" } else { "middle" };
         upright(svg, "grid", place, bottom);
         *svg += &format!(
-            "<text class=\"tick\" x=\"{place}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+            "<text class=\"tick\" x=\"{place}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
             height - 6,
             escape(&text)
         );
@@ -144,11 +144,16 @@ fn upright(svg: &mut String, class: &str, place: f64, bottom: u32) {
 }
 
 fn draw_group(svg: &mut String, plot: &Plot<'_>, group: &Group, top: u32) {
-    let name = escape(&fitted(&group.name, NAME_LETTERS));
-    *svg += &format!(
-        "<text class=\"name\" x=\"0\" y=\"{}\">{name}</text>\n",
-        top + 15
-    );
+    for (name, y) in wrapped(&group.name, NAME_LETTERS)
+        .iter()
+        .zip((top + 15..).step_by(NAME_LINE))
+    {
+        *svg += &format!(
+            "<text class=\"name\" x=\"-{INDENT}\" y=\"{y}\">{}</text>\n",
+            escape(name)
+        );
+    }
+    let top = top + more_lines(group);
     for (line, y) in group
         .lines
         .iter()
@@ -194,7 +199,33 @@ fn draw_mark(svg: &mut String, plot: &Plot<'_>, mark: &Mark, y: u32) -> f64 {
 
 fn group_height(group: &Group) -> u32 {
     let lines = u32::try_from(group.lines.len()).expect("a group has a few lines");
-    NAME_HEIGHT + lines * LINE_HEIGHT + GAP_HEIGHT
+    more_lines(group) + NAME_HEIGHT + lines * LINE_HEIGHT + GAP_HEIGHT
+}
+
+/// Height of a name's lines after the first.
+fn more_lines(group: &Group) -> u32 {
+    let lines = wrapped(&group.name, NAME_LETTERS).len() - 1;
+    u32::try_from(lines * NAME_LINE).expect("a name has a few lines")
+}
+
+/// A name in lines of at most `most` characters, at least one. Lines end at spaces where possible,
+/// and a name with more than three lines loses its middle.
+fn wrapped(name: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in fitted(name, 3 * most).split(' ') {
+        let letters: Vec<char> = word.chars().collect();
+        for part in letters.chunks(most) {
+            let line = lines.last_mut().expect("there is always a line");
+            let used = line.chars().count();
+            let space = usize::from(used > 0);
+            if used + space + part.len() > most {
+                lines.push(part.iter().collect());
+            } else {
+                line.extend(std::iter::repeat_n(' ', space).chain(part.iter().copied()));
+            }
+        }
+    }
+    lines
 }
 
 /// Escapes text for contents and attributes. Control characters, which XML forbids, are removed.
@@ -230,11 +261,15 @@ pub(crate) fn fitted(text: &str, most: usize) -> String {
 }
 
 /// Width of a picture on a phone, and of a label's character, in pixels.
-const NARROW: f64 = 318.0;
+const NARROW: f64 = 288.0;
 const LETTER: f64 = 7.4;
 /// Number of a name's characters that fit on a phone.
-const NAME_LETTERS: usize = 36;
+const NAME_LETTERS: usize = 32;
 const NAME_HEIGHT: u32 = 21;
+/// Height of a further line of a name.
+const NAME_LINE: usize = 16;
+/// Indentation of the bars in pixels: half the text of the first tick.
+const INDENT: u32 = 18;
 const BAR_HEIGHT: u32 = 11;
 const LINE_HEIGHT: u32 = 15;
 const GAP_HEIGHT: u32 = 9;
@@ -243,6 +278,14 @@ const AXIS_HEIGHT: u32 = 26;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_have_several_lines() {
+        assert_eq!(wrapped("", 5), [""]);
+        assert_eq!(wrapped("ab cd ef", 5), ["ab cd", "ef"]);
+        assert_eq!(wrapped("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
+        assert_eq!(wrapped(&"x".repeat(99), 5).len(), 3);
+    }
 
     #[test]
     fn long_names_lose_their_middle() {

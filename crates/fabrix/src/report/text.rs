@@ -42,15 +42,15 @@ pub(crate) fn run(run: &Run) -> String {
         let mean = run.spread(|repeat| repeat.mean_us);
         text += &format!(
             "  {} runs, the one in the middle above: IOPS median={}, min={}, max={}, spread={:.1} %; \
-                 mean latency median={} us, min={} us, max={} us\n",
+                 mean latency median={}, min={}, max={}\n",
             iops.count,
             grouped(iops.median),
             grouped(iops.min),
             grouped(iops.max),
             iops.percent(),
-            short(mean.median),
-            short(mean.min),
-            short(mean.max)
+            time(mean.median * 1e3),
+            time(mean.min * 1e3),
+            time(mean.max * 1e3)
         );
     }
     text
@@ -127,7 +127,7 @@ fn cpu(text: &mut String, results: &Results) {
     let cpu = &results.cpu;
     let iops = results.aggregate.total.iops;
     let each = match iops > 0.0 {
-        true => format!(", {} us an I/O", short(cpu.job_cores * 1e6 / iops)),
+        true => format!(", {} an I/O", time(cpu.job_cores * 1e9 / iops)),
         false => String::new(),
     };
     *text += &format!(

@@ -40,13 +40,13 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
     }
     let mut table = Table::new("overview", "All runs", columns);
     for run in runs {
-        let percentile = |percent| Cell::optional(run.percentile_us(percent), Shown::Short);
+        let percentile = |percent| Cell::optional(run.percentile_us(percent), Shown::Time);
         let mut row = vec![
             Cell::text(&run.name),
             Cell::text(&run.disk),
             Cell::Number(run.iops(), Shown::Grouped),
             Cell::Number(run.bw_bytes() / 1e6, Shown::Short),
-            Cell::Number(run.mean_us(), Shown::Short),
+            Cell::Number(run.mean_us(), Shown::Time),
             percentile(50.0),
             percentile(99.0),
             percentile(99.9),
@@ -96,7 +96,7 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
             .into(),
         drawing: Drawing::Lines {
             across: Axis::log("percentile").named(NINES.map(nine).into()),
-            up: Axis::log("microseconds"),
+            up: Axis::time("latency"),
             lines: runs.into_iter().map(line).collect(),
         },
     }
@@ -157,6 +157,7 @@ mod tests {
             repeats: Vec::new(),
             results,
             target_cores: None,
+            group: 0,
         };
         let Drawing::Lines { lines, .. } = tails([&run]).drawing else {
             panic!("tails are lines");

@@ -19,6 +19,8 @@ fn the_quick_demo_measures_13_workloads_and_writes_a_report_of_its_own() {
     );
     let json = ended.json();
     assert_eq!(json["schema"], 1);
+    assert!(figure(&json, "/remote_to_wire_iops") > 0.0);
+    assert!(json["warnings"].is_array());
     let rows = json["rows"].as_array().expect("rows are a list");
     assert_eq!(rows.len(), 13);
     for row in rows {
@@ -34,7 +36,9 @@ fn the_quick_demo_measures_13_workloads_and_writes_a_report_of_its_own() {
             }
         }
         assert!(figure(row, "/remote/cpu_cores/target") > 0.0, "{row:#}");
-        assert!(figure(row, "/remote_to_local_iops") > 0.0, "{row:#}");
+        for key in ["remote_to_local_iops", "wire_iops", "remote_to_wire_iops"] {
+            assert!(figure(row, &format!("/{key}")) > 0.0, "{row:#}");
+        }
     }
     let read = |name: &str| std::fs::read_to_string(format!("{report}/{name}")).expect(name);
     let written: serde_json::Value = serde_json::from_str(&read("results.json")).expect("JSON");
@@ -45,6 +49,7 @@ fn the_quick_demo_measures_13_workloads_and_writes_a_report_of_its_own() {
         "a header and 13 rows"
     );
     let page = read("index.html");
+    assert!(page.contains("of what the wire can do"));
     assert!(page.contains("<svg"), "there are charts");
     for outside in [
         "http:", "https:", "src=", "<link", "@import", "url(", "//cdn",

@@ -124,8 +124,12 @@ fn write_logs(logs: &[&Logs], runs: &[Run]) -> Result<(), Failure> {
             true => String::new(),
             false => format!(".{}", index + 1),
         };
-        let names = [&logs.bw, &logs.iops, &logs.lat];
-        for (name, (what, text)) in names.into_iter().zip(report::log::logs(&run.results)) {
+        for (what, text) in report::log::logs(&run.results) {
+            let name = match what {
+                "bw" => &logs.bw,
+                "iops" => &logs.iops,
+                _ => &logs.lat,
+            };
             if let Some(name) = name {
                 *files
                     .entry(format!("{name}_{what}{number}.log"))

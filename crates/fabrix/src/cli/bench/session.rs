@@ -44,6 +44,8 @@ pub(crate) struct Session {
     /// Reason for skipping the remaining measurements.
     trouble: Option<Failure>,
     warnings: Warnings,
+    /// Number of finished stages. Jobs that run side by side are a stage.
+    stages: u32,
 }
 
 impl Session {
@@ -75,6 +77,7 @@ impl Session {
             bar: Bar::hidden(),
             trouble: None,
             warnings: Warnings::begin(args.engine.spin),
+            stages: 0,
         })
     }
 
@@ -209,6 +212,7 @@ impl Session {
                 all.push(run);
             }
         }
+        self.stages += 1;
         // After trouble the last repeat is shown, because it contains the reason. Otherwise the
         // median is.
         let over = self.is_over();
@@ -267,6 +271,7 @@ impl Session {
                 repeats: vec![Repeat::of(&results)],
                 results,
                 target_cores: cores,
+                group: self.stages,
             });
         }
         if self.trouble.is_none() {

@@ -13,7 +13,7 @@ use crate::report::host::Reading;
 use crate::report::sheet::Run;
 
 /// Warnings of one command.
-pub(super) struct Warnings {
+pub(in crate::cli) struct Warnings {
     begun: Reading,
     spin: SpinPolicy,
     /// Reasons with their sentences.
@@ -31,7 +31,7 @@ enum Reason {
 
 impl Warnings {
     /// Starts the observation.
-    pub(super) fn begin(spin: SpinPolicy) -> Self {
+    pub(in crate::cli) fn begin(spin: SpinPolicy) -> Self {
         Self {
             begun: Reading::take(),
             spin,
@@ -40,7 +40,7 @@ impl Warnings {
     }
 
     /// Checks a finished run.
-    pub(super) fn run(&mut self, run: &Run) {
+    pub(in crate::cli) fn run(&mut self, run: &Run) {
         let cpu = &run.results.cpu;
         let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
         let local = run.target_cores.is_some() || !run.disk.contains("://");
@@ -89,7 +89,7 @@ impl Warnings {
     }
 
     /// All warnings, including those known only at the end.
-    pub(super) fn sentences(&self, runs: &[Run]) -> Vec<String> {
+    pub(in crate::cli) fn sentences(&self, runs: &[Run]) -> Vec<String> {
         let found = self.found.iter().map(|(_, sentence)| sentence.clone());
         let spins = self.spin == SpinPolicy::Always && !runs.is_empty();
         found
@@ -155,6 +155,7 @@ mod tests {
             repeats: iops.iter().map(repeat).collect(),
             results,
             target_cores: None,
+            group: 0,
         }
     }
 

@@ -29,6 +29,11 @@ impl Outcome {
         self.streams.iter().sum::<u64>() as f64 / self.seconds.max(1e-9)
     }
 
+    /// Requests per second.
+    pub(super) fn iops(&self) -> f64 {
+        self.latency.count as f64 / self.seconds.max(1e-9)
+    }
+
     /// Fails if the measurement ended early.
     pub(super) fn whole(&self) -> Result<(), Failure> {
         let why = self.early.as_ref().map(Failure::io);

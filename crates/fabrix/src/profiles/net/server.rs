@@ -1,7 +1,7 @@
 //! The other end of `bench net`: executes one order per connection, until interrupted.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,8 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
                 let (open, stop) = (Arc::clone(&open), Arc::clone(stop));
                 open.fetch_add(1, Ordering::Relaxed);
                 std::thread::spawn(move || {
-                    if let Err(error) = serve(&stream, peer, &stop) {
+                    say(format_args!("a client from {peer}"));
+                    if let Err(error) = serve(&stream, &stop) {
                         say(format_args!("{peer}: {error}"));
                     }
                     open.fetch_sub(1, Ordering::Relaxed);
@@ -45,14 +46,13 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
 }
 
 /// Serves one connection: the order, then the bytes.
-fn serve(stream: &TcpStream, peer: SocketAddr, stop: &AtomicBool) -> std::io::Result<()> {
+pub(super) fn serve(stream: &TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let order = Order::receive(stream)?;
     (&*stream).write_all(b"ok\n")?;
-    say(format_args!("a client from {peer}"));
     let outcome = match order.mode {
         Mode::Send => receive(stream, stop).map(drop),
         Mode::Receive => send(stream, order, stop).map(drop),

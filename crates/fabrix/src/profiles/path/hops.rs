@@ -183,7 +183,7 @@ fn figure(found: &[Split]) -> Figure {
     Figure {
         name: "hops".into(),
         title: "Where one request's time goes".into(),
-        unit: "mean latency, us; less is better".into(),
+        unit: "mean latency, µs; less is better".into(),
         drawing: Drawing::Stacks {
             series: HOPS.map(str::to_owned).into(),
             rows: found

@@ -4,6 +4,9 @@
 //! its schedule and measures latency from the scheduled start, so a stall adds to the latency of
 //! every request that it delays. This is pure arithmetic; the worker supplies the time.
 
+use std::time::Duration;
+
+use crate::job::RUNTIME_MAX;
 use crate::random::{Random, whole};
 
 /// Highest offered load of one job, in requests per second.
@@ -40,11 +43,46 @@ impl Rate {
     }
 }
 
+/// A closed loop with pauses: `ios` requests, then a pause (DiskSpd's `-i` and `-j`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// Requests of a burst.
+    pub ios: u32,
+    /// Time from the last start of a burst to the first start of the next one.
+    pub pause: Duration,
+}
+
+impl Bursts {
+    /// Checks the bursts. The error is the end of a sentence about the job.
+    pub(crate) fn check(self) -> Result<(), String> {
+        if self.ios == 0 {
+            return Err("a burst has at least one request".into());
+        }
+        if self.pause > RUNTIME_MAX {
+            return Err("the pause between two bursts is limited to a year".into());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn pause_ns(self) -> u64 {
+        u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
 /// The schedule of a job.
 #[derive(Debug)]
 pub(crate) enum Arrivals {
     /// Closed loop: start whenever a slot is free.
     Closed,
+    /// Closed loop with pauses.
+    Bursts {
+        bursts: Bursts,
+        /// Requests left in the current burst.
+        left: u32,
+        /// Earliest start of the next request.
+        next_ns: u64,
+    },
     /// Open loop: start at the times of a schedule.
     Open {
         next_ns: u64,
@@ -57,7 +95,14 @@ pub(crate) enum Arrivals {
 
 impl Arrivals {
     /// The schedule of one job. Times are those of the worker's clock, in nanoseconds.
-    pub(crate) fn new(rate: Option<Rate>, seed: u64) -> Self {
+    pub(crate) fn new(rate: Option<Rate>, bursts: Option<Bursts>, seed: u64) -> Self {
+        if let Some(bursts) = bursts {
+            return Self::Bursts {
+                bursts,
+                left: bursts.ios,
+                next_ns: 0,
+            };
+        }
         let Some(rate) = rate else {
             return Self::Closed;
         };
@@ -72,8 +117,9 @@ impl Arrivals {
 
     /// Starts the schedule at `now_ns`.
     pub(crate) fn begin(&mut self, now_ns: u64) {
-        if let Self::Open { next_ns, .. } = self {
-            *next_ns = now_ns;
+        match self {
+            Self::Closed => {}
+            Self::Bursts { next_ns, .. } | Self::Open { next_ns, .. } => *next_ns = now_ns,
         }
     }
 
@@ -83,7 +129,19 @@ impl Arrivals {
     pub(crate) fn due(&mut self, now_ns: u64) -> Option<u64> {
         match self {
             Self::Closed => Some(now_ns),
-            Self::Open { next_ns, .. } if *next_ns > now_ns => None,
+            Self::Bursts { next_ns, .. } | Self::Open { next_ns, .. } if *next_ns > now_ns => None,
+            Self::Bursts {
+                bursts,
+                left,
+                next_ns,
+            } => {
+                *left -= 1;
+                if *left == 0 {
+                    *left = bursts.ios;
+                    *next_ns = now_ns.saturating_add(bursts.pause_ns());
+                }
+                Some(now_ns)
+            }
             Self::Open {
                 next_ns,
                 mean_ns,
@@ -105,7 +163,7 @@ impl Arrivals {
     pub(crate) fn next_ns(&self) -> Option<u64> {
         match self {
             Self::Closed => None,
-            Self::Open { next_ns, .. } => Some(*next_ns),
+            Self::Bursts { next_ns, .. } | Self::Open { next_ns, .. } => Some(*next_ns),
         }
     }
 }
@@ -123,7 +181,7 @@ mod tests {
     use super::*;
 
     fn starts(pacing: Pacing, iops: u32, until_ns: u64) -> Vec<u64> {
-        let mut arrivals = Arrivals::new(Some(Rate { iops, pacing }), 7);
+        let mut arrivals = Arrivals::new(Some(Rate { iops, pacing }), None, 7);
         arrivals.begin(0);
         std::iter::from_fn(|| arrivals.due(until_ns)).collect()
     }
@@ -163,6 +221,7 @@ mod tests {
                 iops: 1000,
                 pacing: Pacing::Fixed,
             }),
+            None,
             1,
         );
         arrivals.begin(500);
@@ -170,5 +229,23 @@ mod tests {
         assert_eq!(arrivals.due(500), Some(500));
         assert_eq!(arrivals.due(500), None);
         assert_eq!(arrivals.next_ns(), Some(1_000_500));
+    }
+
+    #[test]
+    fn a_burst_is_followed_by_its_pause() {
+        let bursts = Bursts {
+            ios: 3,
+            pause: Duration::from_nanos(100),
+        };
+        let mut arrivals = Arrivals::new(None, Some(bursts), 1);
+        arrivals.begin(50);
+        let starts: Vec<u64> = (50..400)
+            .filter(|now| arrivals.due(*now).is_some())
+            .collect();
+        assert_eq!(
+            starts,
+            [50, 51, 52, 152, 153, 154, 254, 255, 256, 356, 357, 358]
+        );
+        assert_eq!(arrivals.next_ns(), Some(458));
     }
 }

@@ -31,6 +31,8 @@ pub struct Cpu {
     pub minor_faults: u64,
     /// Page faults of this process that waited for a disk.
     pub major_faults: u64,
+    /// Part of `machine_cores` in the kernel, with interrupts and stolen time.
+    pub machine_system_cores: f64,
     /// Number of cores of the machine.
     pub cores: usize,
     /// Length of the measured time.
@@ -74,7 +76,8 @@ impl Snapshot {
             job_cores: 0.0,
             user_cores: cores(self.process.user.saturating_sub(earlier.process.user)),
             system_cores: cores(self.process.system.saturating_sub(earlier.process.system)),
-            machine_cores: busy_cores(&earlier.machine, &self.machine),
+            machine_cores: busy_cores(&earlier.machine, &self.machine, |times| times.busy),
+            machine_system_cores: busy_cores(&earlier.machine, &self.machine, |times| times.system),
             context_switches: self
                 .context_switches
                 .saturating_sub(earlier.context_switches),
@@ -92,14 +95,34 @@ impl Snapshot {
     }
 }
 
-/// Busy cores between two readings of /proc/stat.
-fn busy_cores(earlier: &[CpuTimes], later: &[CpuTimes]) -> f64 {
+impl Cpu {
+    /// Raises the figures of the process and of the machine to those of their parts, where
+    /// `threads_cores` is the use of all job threads.
+    ///
+    /// The counters of processes and of the machine advance in ticks, those of threads in
+    /// nanoseconds. Over a short time a thread may therefore appear to use more than the machine.
+    pub(crate) fn contain(&mut self, threads_cores: f64) {
+        let missing = threads_cores - self.user_cores - self.system_cores;
+        self.user_cores += missing.max(0.0);
+        let process = self.user_cores + self.system_cores;
+        self.machine_cores = self.machine_cores.max(process);
+        let system = self.machine_system_cores.max(self.system_cores);
+        self.machine_system_cores = system.min(self.machine_cores - self.user_cores);
+    }
+}
+
+/// Cores busy between two readings of /proc/stat, by one of their times.
+fn busy_cores(
+    earlier: &[CpuTimes],
+    later: &[CpuTimes],
+    part: impl Fn(&CpuTimes) -> Duration,
+) -> f64 {
     let pairs = later
         .iter()
         .filter_map(|now| Some((earlier.iter().find(|was| was.cpu == now.cpu)?, now)));
     let busy = pairs.map(|(was, now)| {
         let total = now.total.saturating_sub(was.total);
-        let busy = now.busy.saturating_sub(was.busy);
+        let busy = part(now).saturating_sub(part(was));
         if total.is_zero() {
             0.0
         } else {
@@ -174,10 +197,34 @@ mod tests {
         let times = |busy, total| CpuTimes {
             cpu: 3,
             busy: Duration::from_millis(busy),
+            system: Duration::from_millis(busy / 2),
             total: Duration::from_millis(total),
         };
-        let busy = busy_cores(&[times(100, 1000)], &[times(600, 2000)]);
+        let (was, now) = (times(100, 1000), times(600, 2000));
+        let busy = busy_cores(&[was], &[now], |times| times.busy);
         assert!((busy - 0.5).abs() < 1e-9, "{busy}");
+        let system = busy_cores(&[was], &[now], |times| times.system);
+        assert!((system - 0.25).abs() < 1e-9, "{system}");
+    }
+
+    #[test]
+    fn a_machine_uses_at_least_what_its_threads_use() {
+        let mut cpu = Cpu {
+            user_cores: 0.25,
+            system_cores: 0.25,
+            ..Cpu::default()
+        };
+        cpu.contain(1.0);
+        assert_eq!((cpu.user_cores, cpu.system_cores), (0.75, 0.25));
+        assert_eq!((cpu.machine_cores, cpu.machine_system_cores), (1.0, 0.25));
+        let busy = Cpu {
+            machine_cores: 2.0,
+            machine_system_cores: 0.5,
+            ..cpu
+        };
+        let mut same = busy;
+        same.contain(1.0);
+        assert_eq!(same, busy, "nothing has to be raised");
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod sizes;
 use std::fmt;
 use std::time::Duration;
 
-use crate::arrivals::Rate;
+use crate::arrivals::{Bursts, Rate};
 use crate::contents::Contents;
 use crate::latency::PERCENTILES;
 use crate::steady::Steady;
@@ -96,9 +96,11 @@ pub struct Job {
     pub steady: Option<Steady>,
     /// Offered load (open loop). None: a constant number of requests in flight.
     pub rate: Option<Rate>,
+    /// Pauses between groups of requests. None: no pauses.
+    pub bursts: Option<Bursts>,
     /// Whether to stamp and check every block: see [`crate::verify`].
     pub verify: bool,
-    /// Whether each write is answered only when it is on the medium (`sync`).
+    /// Whether a write ends only when its data is on the medium (FUA; fio's `sync=dsync`).
     pub durable: bool,
     /// Seed of the random addresses. The same seed gives the same requests.
     pub seed: u64,
@@ -132,6 +134,7 @@ impl Default for Job {
             loops: None,
             steady: None,
             rate: None,
+            bursts: None,
             verify: false,
             durable: false,
             seed: 1,

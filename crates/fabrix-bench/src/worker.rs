@@ -115,7 +115,7 @@ impl Worker {
             id,
             channel: Some(channel),
             sequence: Sequence::new(job, setup.index, &setup.region),
-            arrivals: Arrivals::new(job.rate, mix(seed)),
+            arrivals: Arrivals::new(job.rate, job.bursts, mix(seed)),
             verifier: job
                 .verify
                 .then(|| Verifier::new(setup.region, setup.block_bytes, setup.run)),

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 use fabrix_rt::engine::Engine;
 
 pub(crate) use self::attach::{
@@ -29,6 +30,8 @@ pub(crate) use self::values::{
 };
 use self::values::{DISKS_HELP, parse_engine, parse_iqn};
 use crate::cli::bench::args::{BenchArgs, as_fio, ours_first};
+use crate::cli::terminal::print;
+use crate::failure::Failure;
 use crate::log::LogFormat;
 use crate::secrets;
 
@@ -100,11 +103,39 @@ fn end(error: &clap::Error, given: &[OsString]) -> ! {
             }
         }
     }
+    if error.use_stderr() && asks_for_json(given) {
+        let _closed_or_full = print(&format!(
+            "{:#}\n",
+            Failure::usage(sentence(&message)).json()
+        ));
+    }
     if message == original {
         error.exit();
     }
     eprint!("{message}");
     std::process::exit(error.exit_code())
+}
+
+/// The sentence of an error of the command line, without advice and usage.
+fn sentence(message: &str) -> String {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let end = message.find("\n\n").unwrap_or(message.len());
+    let words: Vec<&str> = message[..end].split_ascii_whitespace().collect();
+    words.join(" ")
+}
+
+/// Whether a command line asks for JSON. It may be wrong otherwise.
+pub(crate) fn asks_for_json(words: &[OsString]) -> bool {
+    let names = ["-o", "--output", "--output-format"];
+    let pairs = words.iter().zip(words.iter().skip(1));
+    let apart = |(name, value): (&OsString, &OsString)| {
+        value == "json" && names.iter().any(|known| name == known)
+    };
+    let joined = |word: &OsString| {
+        let value = word.to_str().and_then(|word| word.strip_suffix("json"));
+        value.is_some_and(|name| name == "-o" || names.contains(&name.trim_end_matches('=')))
+    };
+    pairs.into_iter().any(apart) || words.iter().any(joined)
 }
 
 /// The subcommands.
@@ -145,6 +176,10 @@ pub(crate) enum Verb {
     Demo(DemoArgs),
     /// Check what this machine supports, and say how to enable what is missing
     Doctor(DoctorArgs),
+    /// Print the completions of a shell, for its folder of completions
+    Completion(CompletionArgs),
+    /// Write the manual pages fabrix.1, fabrix-serve.1 and so on
+    Man(ManArgs),
 }
 
 /// Arguments of `serve`.
@@ -268,6 +303,22 @@ pub(crate) struct DoctorArgs {
     pub(crate) output: Format,
 }
 
+/// Arguments of `completion`.
+#[derive(Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Args)]
+pub(crate) struct ManArgs {
+    /// The folder to write to
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
 const AFTER_HELP: &str = "\
 Start here:
   fabrix demo                                   measure this machine and write a report
@@ -281,5 +332,30 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn json_is_asked_for_in_the_forms_that_clap_takes() {
+        for (line, asked) in [
+            ("fabrix bench ram:1M -o json", true),
+            ("fabrix bench ram:1M -ojson", true),
+            ("fabrix bench -o=json ram:1M", true),
+            ("fabrix bench --output json", true),
+            ("fabrix bench --output=json", true),
+            ("fabrix bench --output-format=json", true),
+            ("fabrix bench ram:1M", false),
+            ("fabrix bench -o text json", false),
+            ("fabrix bench x.json", false),
+            ("fabrix serve --log-format json", false),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(asks_for_json(&words), asked, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_command_line_is_one_sentence() {
+        let message = "error: not provided:\n  <DISK>\n\nUsage: fabrix serve <DISK>...\n";
+        assert_eq!(sentence(message), "not provided: <DISK>");
     }
 }

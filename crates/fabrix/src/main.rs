@@ -49,8 +49,10 @@ fn main() -> ExitCode {
         Verb::Bench(options) => cli::bench::run(&options),
         Verb::Demo(options) => cli::demo::run(&options),
         Verb::Doctor(options) => cli::doctor::run(&options),
+        Verb::Completion(options) => cli::packaging::completion(&options),
+        Verb::Man(options) => cli::packaging::man(&options),
     };
-    let code = outcome.unwrap_or_else(|failure| failure.report());
+    let code = outcome.unwrap_or_else(|failure| failure.end());
     log::finish();
     code
 }

@@ -234,8 +234,7 @@ fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
 pub(crate) fn failure(error: &TargetError) -> Failure {
     let kind = match error {
         TargetError::Refused(_) => Kind::Usage,
-        TargetError::Listen(..) => Kind::Connect,
-        TargetError::Stopped | TargetError::Late => Kind::Io,
+        TargetError::Listen(..) | TargetError::Stopped | TargetError::Late => Kind::Io,
     };
     Failure::new(kind, error)
 }

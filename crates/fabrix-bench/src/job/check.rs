@@ -38,6 +38,12 @@ impl Job {
         if let Some(rate) = &self.rate {
             rate.check().or_else(|sentence| self.refuse(&sentence))?;
         }
+        if let Some(bursts) = &self.bursts {
+            bursts.check().or_else(|sentence| self.refuse(&sentence))?;
+            if self.rate.is_some() {
+                return self.refuse("bursts have their own times; leave the rate out");
+            }
+        }
         if self.verify && self.percent_read() == 100 {
             return self.refuse(&format!(
                 "verify needs a job that writes, and {} only reads; it can check only what it wrote itself",

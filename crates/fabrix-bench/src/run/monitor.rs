@@ -136,7 +136,8 @@ impl<'a> Monitor<'a> {
     pub(super) fn results(self, tallies: &[Vec<Tally>]) -> Vec<Results> {
         let end = self.cpu.1.unwrap_or_else(Snapshot::take);
         let begin = self.cpu.0.unwrap_or_else(|| end.clone());
-        let machine = end.since(&begin);
+        let mut machine = end.since(&begin);
+        machine.contain(tallies.iter().flatten().map(Tally::cores).sum());
         let result = |(monitor, tallies): (PartMonitor<'_>, &Vec<Tally>)| {
             let job = monitor.part.job;
             let mut sum = Tally::new(job.rate.is_some(), job.verify);

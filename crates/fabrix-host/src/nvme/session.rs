@@ -96,7 +96,7 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
             Ended::Socket(errno) => ConnectError::socket(&queue, -errno),
             Ended::Violation(violation) => {
                 session.terminating = Some(index);
-                let sentence = format!("{queue}: the target sent {violation}");
+                let sentence = format!("{queue}: the target broke the protocol: {violation}");
                 ConnectError::new(ConnectErrorKind::Protocol, sentence)
             }
         }

@@ -14,6 +14,8 @@ pub struct CpuTimes {
     pub cpu: usize,
     /// Time in which the CPU was not idle, or was taken by the hypervisor.
     pub busy: Duration,
+    /// Part of `busy` in the kernel: system calls, interrupts and time taken by the hypervisor.
+    pub system: Duration,
     /// All time.
     pub total: Duration,
 }
@@ -84,10 +86,12 @@ fn cpu_times(line: &str, tick: Duration) -> Option<CpuTimes> {
     let ticks: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
     let total: u64 = ticks.iter().sum();
     let idle = ticks.get(3)? + ticks.get(4)?;
+    let user = ticks[0] + ticks[1];
     let length = |ticks: u64| tick.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX));
     Some(CpuTimes {
         cpu,
         busy: length(total.saturating_sub(idle)),
+        system: length(total.saturating_sub(idle + user)),
         total: length(total),
     })
 }
@@ -105,6 +109,7 @@ mod tests {
             (times.cpu, times.busy, times.total),
             (1, expected.0, expected.1)
         );
+        assert_eq!(times.system, Duration::from_millis(600));
         assert_eq!(cpu_times("cpu  100 0 50 800 40 5 3 2 60 0", tick), None);
         assert_eq!(cpu_times("intr 5", tick), None);
         assert_eq!(cpu_times("cpu0 1 2", tick), None);

@@ -43,8 +43,8 @@ impl Client {
     }
 
     /// Client of a running `serve`. `api` is its `--api`.
-    pub(crate) fn of_target(api: &str) -> Self {
-        Self::new(socket_path(api), "`fabrix serve --api`")
+    pub(crate) fn of_target(api: &str) -> Result<Self, Failure> {
+        Ok(Self::new(socket_path(api)?, "`fabrix serve --api`"))
     }
 
     /// Shortens the timeout for queries, so that a stopped process does not delay the caller for

@@ -124,8 +124,16 @@ impl axum::serve::Listener for OwnerListener {
 }
 
 /// Parses `unix:PATH` or a plain path.
-pub(crate) fn socket_path(text: &str) -> PathBuf {
-    PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))
+pub(crate) fn socket_path(text: &str) -> Result<PathBuf, Failure> {
+    let path = text.strip_prefix("unix:").unwrap_or(text);
+    // A path with a colon is written with `unix:` or with a folder.
+    let other = path.len() == text.len() && !text.starts_with(['/', '.']) && text.contains(':');
+    match other || path.is_empty() {
+        true => Err(Failure::usage(format!(
+            "--api {text}: the control socket is a Unix socket; write unix:PATH"
+        ))),
+        false => Ok(PathBuf::from(path)),
+    }
 }
 
 /// Longest path of a socket: `sun_path` of unix(7) without the terminating zero byte.

@@ -77,13 +77,14 @@ fn one(
 /// The front ends that seem available. Only starting one proves it.
 fn best_first(engine: Engine) -> Vec<Candidate> {
     let mut all = Vec::new();
-    if ublk_is_here(engine) {
-        all.push(Ok(FrontEnd::Ublk));
-    }
-    if kernel_nbd::is_here() {
-        all.push(Ok(FrontEnd::Nbd));
-    }
-    if !process::is_root() {
+    if process::is_root() {
+        let refused = |why| format!("ublk: {why}");
+        all.push(check_ublk(engine).map(|()| FrontEnd::Ublk).map_err(refused));
+        all.push(match kernel_nbd::is_here() {
+            true => Ok(FrontEnd::Nbd),
+            false => Err("nbd: the kernel's nbd module is not loaded (`modprobe nbd`)".to_owned()),
+        });
+    } else {
         all.push(Err("a block device needs root".to_owned()));
     }
     match has_fuse() {
@@ -101,11 +102,15 @@ fn best_first(engine: Engine) -> Vec<Candidate> {
     all
 }
 
-/// Whether ublk devices are available and visible here. Every ublk device is new, so /dev must be
-/// the kernel's devtmpfs. Most containers have a copy of it instead.
-fn ublk_is_here(engine: Engine) -> bool {
-    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    process::is_root() && ublk::available(engine).is_ok() && shows_new_devices(&mounts())
+/// Checks whether ublk devices are available and visible here. Every ublk device is new, so /dev
+/// must be the kernel's devtmpfs. Most containers have a copy of it instead.
+fn check_ublk(engine: Engine) -> Result<(), String> {
+    ublk::available(engine).map_err(|why| why.to_string())?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    match shows_new_devices(&mounts) {
+        true => Ok(()),
+        false => Err("/dev is a copy that shows no new devices".to_owned()),
+    }
 }
 
 /// Whether new kernel devices appear in /dev. `mounts` is the text of /proc/self/mountinfo, see

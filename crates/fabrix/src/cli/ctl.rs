@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use fabrix_block::spec::Size;
+use fabrix_block::Spec;
+use fabrix_block::spec::{Disk, Size};
 use serde_json::{Value, json};
 
 use super::terminal::{quoted, show};
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 
 pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode, Failure> {
     let (method, path, body) = request(&args.verb);
-    let now = Client::of_target(&args.api).ask(method, &path, &body)?;
+    let now = Client::of_target(&args.api)?.ask(method, &path, &body)?;
     show(args.output, || text(&now), || &now)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -24,7 +25,7 @@ fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
     match verb {
         CtlVerb::Show => ("GET", "/v1/target".to_owned(), json!({})),
         CtlVerb::Namespace(NamespaceVerb::Add { disk, nsid }) => {
-            let body = json!({ "disk": disk, "nsid": nsid });
+            let body = json!({ "disk": absolute(disk), "nsid": nsid });
             ("POST", "/v1/namespaces".to_owned(), body)
         }
         CtlVerb::Namespace(NamespaceVerb::Remove { nsid }) => {
@@ -44,6 +45,36 @@ fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
     }
 }
 
+/// A disk for the server, which works in another folder: paths are absolute. Other disks and wrong
+/// texts are unchanged.
+fn absolute(text: &str) -> String {
+    let changed = Spec::parse(text).ok().and_then(|mut spec| {
+        let is_changed = make_absolute(&mut spec);
+        is_changed.then(|| spec.to_string())
+    });
+    changed.unwrap_or_else(|| text.to_owned())
+}
+
+/// Makes the paths of a disk and of its members absolute. False: all were so before.
+fn make_absolute(spec: &mut Spec) -> bool {
+    match &mut spec.disk {
+        Disk::File { path, .. } if path.starts_with('/') => false,
+        Disk::File { path, .. } => match std::path::absolute(&*path) {
+            Ok(whole) => {
+                *path = whole.to_string_lossy().into_owned();
+                true
+            }
+            Err(_) => false,
+        },
+        // Every member is visited.
+        Disk::Raid0 { members, .. } => {
+            let changed = members.iter_mut().map(make_absolute);
+            changed.filter(|changed| *changed).count() > 0
+        }
+        Disk::Ram { .. } | Disk::Null { .. } | Disk::Remote(_) => false,
+    }
+}
+
 /// The exports as text.
 fn text(now: &Value) -> String {
     // In the form that `ctl listener` accepts.
@@ -53,7 +84,7 @@ fn text(now: &Value) -> String {
         "{}\n  listens on {}\n  allows {}\n",
         now["nqn"].as_str().unwrap_or_default(),
         listens.join(", "),
-        strings(&now["allow"]).join(", "),
+        allowed(now).join(", "),
     );
     for export in now["exports"].as_array().map_or(&[][..], Vec::as_slice) {
         let read_only = if export["read_only"] == true {
@@ -72,6 +103,22 @@ fn text(now: &Value) -> String {
     out
 }
 
+/// The peers that may connect. Beside the names of one kind of peer `any` stands for the other kind,
+/// and is left out if no address serves that kind.
+fn allowed(now: &Value) -> Vec<&str> {
+    let mut words = strings(&now["allow"]);
+    if let ["any", name, ..] = words[..] {
+        let others = match name.starts_with("nqn.") {
+            true => &now["portals"],
+            false => &now["listen"],
+        };
+        if strings(others).is_empty() {
+            words.remove(0);
+        }
+    }
+    words
+}
+
 fn strings(list: &Value) -> Vec<&str> {
     let list = list.as_array().map_or(&[][..], Vec::as_slice);
     list.iter().filter_map(Value::as_str).collect()
@@ -81,4 +128,32 @@ fn strings(list: &Value) -> Vec<&str> {
 fn uris(scheme: &str, addresses: &Value) -> Vec<String> {
     let uri = |address: &str| format!("{scheme}://{address}");
     strings(addresses).into_iter().map(uri).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_is_left_out_for_a_protocol_that_is_not_served() {
+        let now = |portals: &[&str]| json!({ "allow": ["any", "nqn.a"], "listen": ["127.0.0.1:4420"], "portals": portals });
+        assert_eq!(allowed(&now(&[])), ["nqn.a"]);
+        assert_eq!(allowed(&now(&["127.0.0.1:3260"])), ["any", "nqn.a"]);
+        assert_eq!(allowed(&json!({ "allow": ["any"] })), ["any"]);
+    }
+
+    #[test]
+    fn a_disk_for_the_server_has_an_absolute_path() {
+        let folder = std::env::current_dir().expect("there is one");
+        let folder = folder.display();
+        for (text, expected) in [
+            ("file:a.img,size=1M", format!("file:{folder}/a.img,size=1M")),
+            ("ram:1M", "ram:1M".to_owned()),
+            ("/a/b.img", "/a/b.img".to_owned()),
+            ("not a disk", "not a disk".to_owned()),
+        ] {
+            let found = Spec::parse(&absolute(text));
+            assert_eq!(found, Spec::parse(&expected), "{text}");
+        }
+    }
 }

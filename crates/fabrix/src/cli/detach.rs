@@ -2,6 +2,8 @@
 //! after a dead one.
 
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -17,6 +19,8 @@ use crate::failure::Failure;
 
 /// Time limit for the end of a process after its disk is detached.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without an answer after which the user is told what is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
@@ -83,7 +87,21 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
         return records.claim(Some(&record.name)).map(drop);
     }
     let client = Client::of_attachment(records.socket(&record.name));
-    let asked = client.ask("DELETE", attachment::ATTACHMENT, &json!({ "force": force }));
+    let asked = thread::scope(|scope| {
+        let (answered, answer) = channel::<()>();
+        scope.spawn(move || {
+            if answer.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                say(format_args!(
+                    "{0}: waiting for its last requests; if its target cannot be reached, `fabrix detach {0} --force` \
+                     ends it at once, and they fail",
+                    record.name
+                ));
+            }
+        });
+        let asked = client.ask("DELETE", attachment::ATTACHMENT, &json!({ "force": force }));
+        drop(answered);
+        asked
+    });
     if let Err(failure) = asked
         && records.is_locked(&record.name)
     {
@@ -97,7 +115,7 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
                 record.device.display()
             )));
         }
-        std::thread::sleep(POLL_INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

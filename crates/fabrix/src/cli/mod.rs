@@ -10,6 +10,7 @@ pub(crate) mod discover;
 pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod notices;
+pub(crate) mod packaging;
 pub(crate) mod seed;
 pub(crate) mod serve;
 pub(crate) mod terminal;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_target::{Catalog, Export, Limits, ReservationStore, Target, TargetConfig};
+use fabrix_target::{
+    Catalog, Export, Limits, Listen, Protocol, ReservationStore, Target, TargetConfig,
+};
 use signal_hook::consts::SIGTERM;
 
 use super::notices;
@@ -46,6 +48,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .map(|text| listen_address(text).map_err(|why| Failure::usage(format!("--listen {why}"))))
         .collect::<Result<Vec<_>, _>>()?;
     check_addresses(&listen)?;
+    check_options(args, &listen)?;
     let allowed = Allowed::new(
         args.allow.iter().chain(&args.initiator),
         args.chap.is_some(),
@@ -98,6 +101,32 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     outcome
 }
 
+/// Refuses options for a protocol that is not served. Through `--api` an address may be added later.
+fn check_options(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
+    if let Some(api) = &args.api {
+        return socket_path(api).map(drop);
+    }
+    let serves = |protocol| listen.iter().any(|listen| listen.protocol == protocol);
+    let options = [
+        ("--iqn", args.iqn.is_some(), Protocol::Iscsi),
+        ("--chap", args.chap.is_some(), Protocol::Iscsi),
+        ("--initiator", !args.initiator.is_empty(), Protocol::Iscsi),
+        ("--nqn", args.nqn.is_some(), Protocol::NvmeTcp),
+    ];
+    let without = options
+        .iter()
+        .find(|(_, given, protocol)| *given && !serves(*protocol));
+    without.map_or(Ok(()), |(option, _, protocol)| {
+        let (name, scheme) = match protocol {
+            Protocol::Iscsi => ("iSCSI", "iscsi"),
+            Protocol::NvmeTcp => ("NVMe/TCP", "nvme+tcp"),
+        };
+        Err(Failure::usage(format!(
+            "{option} is for {name}, which is not served: add --listen {scheme}://ADDR, or leave it out"
+        )))
+    })
+}
+
 /// Prints the exports and waits for a reason to end.
 fn serve(
     args: &ServeArgs,
@@ -105,7 +134,7 @@ fn serve(
     reasons: Sender<EndReason>,
     received: &Receiver<EndReason>,
 ) -> Result<ExitCode, Failure> {
-    let path = args.api.as_deref().map(socket_path);
+    let path = args.api.as_deref().map(socket_path).transpose()?;
     let start = |path: PathBuf| Server::start(&path, target_router(Arc::clone(served)));
     let _until_the_end = path.map(start).transpose()?;
     show(args.output, || served.text(), || served.json())?;

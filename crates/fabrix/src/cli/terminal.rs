@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io::{ErrorKind, Write, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::args::Format;
 use crate::failure::Failure;
@@ -28,8 +29,16 @@ pub(crate) fn show<J: fmt::Display>(
     })
 }
 
+/// Whether data was printed to stdout.
+pub(crate) fn has_printed() -> bool {
+    PRINTED.load(Ordering::Relaxed)
+}
+
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
 /// [`print()`] for repeated output. False: the reader has closed the pipe.
 pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
+    PRINTED.store(true, Ordering::Relaxed);
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),

@@ -111,7 +111,7 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
         }
     }
     for api in &args.api {
-        let told = Client::of_target(api).ask("GET", "/v1/counters", &json!({}))?;
+        let told = Client::of_target(api)?.ask("GET", "/v1/counters", &json!({}))?;
         for export in told["exports"].as_array().map_or(&[][..], Vec::as_slice) {
             rows.push(Row {
                 key: format!("{api} {} {}", export["nsid"], export["uuid"]),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fabrix_bench::{Counted, Job, Rw};
-use fabrix_block::spec::Size;
+use fabrix_block::spec::{Size, parse_size};
 
 use crate::cli::bench::args::{CdmArgs, CdmPreset};
 use crate::cli::bench::publish::check_place;
@@ -21,7 +21,7 @@ use fabrix_block::spec::without_secrets;
 
 /// One row of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Test {
+pub(crate) struct Test {
     random: bool,
     block_bytes: u32,
     queues: u32,
@@ -51,17 +51,37 @@ fn tests(preset: CdmPreset) -> Vec<Test> {
         ],
         CdmPreset::Peak => vec![seq1m_q8, rnd_q32],
         CdmPreset::Real => vec![seq1m_q1, rnd_q1],
+        CdmPreset::Demo => vec![seq1m_q8],
     }
 }
 
 impl Test {
+    /// Parses a test like `SEQ1M-Q8T1` or `RND4KQ32T16`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let upper = text.to_ascii_uppercase();
+        let parts = || {
+            let (random, rest) = match upper.strip_prefix("SEQ") {
+                Some(rest) => (false, rest),
+                None => (true, upper.strip_prefix("RND")?),
+            };
+            let (size, rest) = rest.split_once('Q')?;
+            let (queues, threads) = rest.split_once('T')?;
+            Some(Self {
+                random,
+                block_bytes: parse_size(size.trim_end_matches([' ', '-', '_']))
+                    .ok()?
+                    .try_into()
+                    .ok()?,
+                queues: queues.parse().ok()?,
+                threads: threads.parse().ok()?,
+            })
+        };
+        parts().ok_or_else(|| format!("`{text}` is not a test; write SEQ1M-Q8T1 or RND4K-Q32T16"))
+    }
+
     fn name(self) -> String {
         let kind = if self.random { "RND" } else { "SEQ" };
-        let size = if self.block_bytes >= 1 << 20 {
-            format!("{}M", self.block_bytes >> 20)
-        } else {
-            format!("{}K", self.block_bytes >> 10)
-        };
+        let size = Size(self.block_bytes.into()).to_string().to_uppercase();
         format!("{kind}{size} Q{}T{}", self.queues, self.threads)
     }
 
@@ -81,7 +101,7 @@ impl Test {
             iodepth: self.queues,
             numjobs: self.threads,
             size: Some(args.size),
-            runtime: args.time,
+            runtime: args.runtime,
             ramp: Duration::ZERO,
             ..Job::default()
         }
@@ -122,11 +142,14 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
     let disk = session.open(&args.uri)?;
     disk.check_size(Some(args.size))?;
     session.guard(std::slice::from_ref(&disk))?;
-    let tests = tests(args.preset);
+    let tests = match args.tests.is_empty() {
+        true => tests(args.preset),
+        false => args.tests.clone(),
+    };
     let kinds = 2 + usize::from(args.mix.is_some());
     session.plan(
         tests.len() * kinds * (args.count as usize + 1) + 1,
-        args.time,
+        args.runtime,
     );
     let mut notes = vec![format!(
         "the score is the best of {} and the latency the least mean; the median stands beside it. MB/s is \
@@ -229,13 +252,16 @@ fn text(args: &CdmArgs, lines: &[Line]) -> String {
     let mix = args
         .mix
         .map_or_else(String::new, |mix| format!(", mix R{mix}/W{}", 100 - mix));
+    let preset = match args.tests.is_empty() {
+        true => format!("{:?}", args.preset),
+        false => "Custom".to_owned(),
+    };
     text + &format!(
-        "\nPreset: {:?}{mix}\n  Test: {} (x{}) on {}\n  Time: measure {} s / interval {} s\n    By: fabrix {}\n",
-        args.preset,
+        "\nPreset: {preset}{mix}\n  Test: {} (x{}) on {}\n  Time: measure {} s / interval {} s\n    By: fabrix {}\n",
         Size(args.size),
         args.count,
         without_secrets(&args.uri),
-        args.time.as_secs_f64(),
+        args.runtime.as_secs_f64(),
         args.interval.as_secs_f64(),
         env!("CARGO_PKG_VERSION")
     )
@@ -307,6 +333,25 @@ mod test_names {
             names(CdmPreset::Nvme),
             ["SEQ1M Q8T1", "SEQ128K Q32T1", "RND4K Q32T16", "RND4K Q1T1"]
         );
+    }
+
+    #[test]
+    fn own_tests_are_written_like_the_names_of_the_others() {
+        for text in ["SEQ128K Q32T1", "seq128k-q32t1", "SEQ128KQ32T1"] {
+            assert_eq!(Test::parse(text), Ok(test(false, 128, 32, 1)), "{text}");
+        }
+        assert_eq!(
+            Test::parse("RND4K-Q32T16").map(Test::name).as_deref(),
+            Ok("RND4K Q32T16")
+        );
+        assert_eq!(
+            Test::parse("SEQ8M-Q1T1").map(Test::name).as_deref(),
+            Ok("SEQ8M Q1T1")
+        );
+        for wrong in ["", "SEQ1M", "SEQ1MQ8", "4K-Q1T1", "RNDxQ1T1", "RND4K-Q1Tx"] {
+            let error = Test::parse(wrong).expect_err(wrong);
+            assert!(error.contains("write SEQ1M-Q8T1"), "{error}");
+        }
     }
 
     #[test]

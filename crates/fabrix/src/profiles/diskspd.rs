@@ -1,8 +1,9 @@
-//! DiskSpd's command line, with its text and XML output, and a published set of its workloads
-//! (`set`).
+//! DiskSpd's command line, with its text and XML output, its XML profiles, and a published set
+//! of its workloads (`set`).
 
 mod flags;
 mod output;
+mod profile;
 mod set;
 mod xml;
 
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 
 use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
+use crate::cli::terminal::say;
 use crate::failure::Failure;
 use crate::report::sheet::Report;
 use crate::report::views;
@@ -19,7 +21,14 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     if args.words.first().is_some_and(|word| word == "set") {
         return set::run(args);
     }
-    let flags = Flags::parse(&args.words).map_err(Failure::usage)?;
+    let words = profile::expand(&args.words)?;
+    let flags = Flags::parse(&words).map_err(Failure::usage)?;
+    if !flags.without_effect.is_empty() {
+        say(format_args!(
+            "without effect here: {}",
+            flags.without_effect.join(" ")
+        ));
+    }
     let mut session = Session::begin(&args.common)?;
     let opened = flags
         .targets
@@ -28,6 +37,9 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let disks = opened.collect::<Result<Vec<Disk>, _>>()?;
     if flags.job.rwmixread < 100 {
         session.guard(&disks)?;
+    }
+    if !flags.cores.is_empty() {
+        session.config.pin.clone_from(&flags.cores);
     }
     if let Some(every) = flags.interval {
         session.config.progress_every = every;
@@ -42,7 +54,7 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     };
     let text = match flags.xml {
         true => xml::results(&flags, &runs),
-        false => output::text(&flags, &args.words, &runs),
+        false => output::text(&flags, &words, &runs),
     };
     let report = Report {
         profile: "diskspd".into(),

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         lead: format!(
             "{} for {} s each; requests of 72 bytes, responses of 24 and {data}",
             Counted(args.parallel.into(), "stream"),
-            args.time.as_secs_f64()
+            args.runtime.as_secs_f64()
         ),
         notes: vec!["RDMA is not measured; Gb/s is 10^9 bits".into()],
         ..Report::default()
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
             mode,
             length,
             depth,
-            millis: u64::try_from(args.time.as_millis()).unwrap_or(u64::MAX),
+            millis: u64::try_from(args.runtime.as_millis()).unwrap_or(u64::MAX),
         };
         client::measure(&address, order, args.parallel, &stop)
     };

@@ -3,11 +3,11 @@
 //! The last command has the remaining length.
 //!
 //! Source: the manual page sgp_dd(8) of sg3_utils, for the words, their defaults and the output.
+//! Words and flags that only drive the SCSI generic driver are accepted without effect.
 
 use std::process::ExitCode;
 
 use fabrix_bench::{Job, RUNTIME_MAX, Rw};
-use fabrix_block::spec::parse_size;
 
 use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
@@ -65,9 +65,14 @@ struct Words {
     skip: u64,
     /// Blocks before the first written block.
     seek: u64,
+    /// 0 until all words are known: the default depends on the size of a block.
     blocks_per_transfer: u64,
     threads: u32,
     timed: bool,
+    /// `oflag=fua`: writes end when their data is on the medium.
+    fua: bool,
+    /// `coe`: failed commands are counted, and the others go on.
+    continue_on_error: bool,
 }
 
 impl Words {
@@ -77,11 +82,16 @@ impl Words {
     fn parse(words: &[String]) -> Result<Self, String> {
         let mut found = Self {
             block_bytes: 512,
-            blocks_per_transfer: 128,
             threads: 4,
             ..Self::default()
         };
-        for word in words {
+        let mut blocks = Vec::new();
+        // A level of verbosity (-v, -vv) changes nothing.
+        let is_level = |word: &&String| {
+            let more = word.strip_prefix("-v");
+            more.is_some_and(|more| more.bytes().all(|letter| letter == b'v'))
+        };
+        for word in words.iter().filter(|word| !is_level(word)) {
             let (key, value) = word
                 .split_once('=')
                 .ok_or_else(|| format!("`{word}` is not a word of sgp_dd; they are like bs=512"))?;
@@ -103,18 +113,73 @@ impl Words {
                         .ok_or("thr: there are at most 1024 threads")?
                 }
                 "time" => found.timed = number(key, value, 0)? > 0,
+                "ibs" | "obs" => blocks.push((key, number(key, value, 1)?)),
+                "coe" => found.continue_on_error |= number(key, value, 0)? > 0,
+                "iflag" => flags(value).try_for_each(|flag| found.read_flag(flag))?,
+                "oflag" => flags(value).try_for_each(|flag| found.write_flag(flag))?,
+                // Bit 0 is for writes, bit 1 for reads.
+                "fua" => match number(key, value, 0)? {
+                    0 => {}
+                    1 => found.fua = true,
+                    _ => found.read_flag("fua")?,
+                },
+                "sync" if number(key, value, 0)? > 0 => {
+                    return Err(
+                        "sync=1: a flush at the end is not supported; with oflag=fua every write is on the medium"
+                            .into(),
+                    );
+                }
                 // All I/O is direct here. A buffered file is requested by an option of its URI.
-                "dio" | "verbose" | "coe" => {
+                "dio" | "sync" | "verbose" | "deb" | "cdbsz" | "elemsz_kb" => {
                     number(key, value, 0)?;
                 }
                 _ => {
                     return Err(format!(
-                        "`{key}` is not supported; there are if of bs count skip seek bpt thr dio time"
+                        "`{key}` is not supported; there are if of bs count skip seek bpt thr iflag oflag coe time"
                     ));
                 }
             }
         }
+        if let Some((key, _)) = blocks.iter().find(|(_, bytes)| *bytes != found.block_bytes) {
+            return Err(format!(
+                "{key}: sgp_dd has one size of blocks, bs={}",
+                found.block_bytes
+            ));
+        }
+        if found.blocks_per_transfer == 0 {
+            found.blocks_per_transfer = if found.block_bytes < 2048 { 128 } else { 32 };
+        }
         found.ends()
+    }
+
+    /// Applies a flag of the disk that is read.
+    fn read_flag(&mut self, flag: &str) -> Result<(), String> {
+        match flag {
+            "coe" => self.continue_on_error = true,
+            "fua" => return Err("iflag=fua: reads from the medium are not supported".into()),
+            "direct" | "dio" | "dpo" | "dsync" | "null" => {}
+            _ => {
+                return Err(format!(
+                    "iflag={flag} is not supported; there are direct dio dpo coe null"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a flag of the disk that is written.
+    fn write_flag(&mut self, flag: &str) -> Result<(), String> {
+        match flag {
+            "coe" => self.continue_on_error = true,
+            "fua" | "dsync" => self.fua = true,
+            "direct" | "dio" | "dpo" | "null" => {}
+            _ => {
+                return Err(format!(
+                    "oflag={flag} is not supported; there are direct dio dpo fua dsync coe null"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Replaces /dev/null and /dev/zero, so that only disks remain as ends.
@@ -125,6 +190,11 @@ impl Words {
         if is(&self.from, &["/dev/null"]) || is(&self.to, &["/dev/zero"]) {
             return Err("/dev/zero is read, and /dev/null is written".into());
         }
+        if is(&self.from, &["-"]) || is(&self.to, &["-"]) {
+            return Err(
+                "`-`: standard input and output are not supported; of=/dev/null only reads".into(),
+            );
+        }
         for end in [&mut self.from, &mut self.to] {
             *end = end
                 .take()
@@ -132,6 +202,12 @@ impl Words {
         }
         if self.from.is_none() && self.to.is_none() {
             return Err("which disk: if=URI reads, of=URI writes, both copy".into());
+        }
+        if self.continue_on_error && self.from.is_some() && self.to.is_some() {
+            return Err(
+                "coe: a copy ends with its first error, so that it has no holes; leave coe out"
+                    .into(),
+            );
         }
         Ok(self)
     }
@@ -173,6 +249,8 @@ impl Words {
                 loops: Some(1),
                 runtime: RUNTIME_MAX,
                 ramp: std::time::Duration::ZERO,
+                durable: self.fua,
+                continue_on_error: self.continue_on_error,
                 ..Job::default()
             };
             Ok((job, at + seek))
@@ -215,12 +293,52 @@ impl Words {
     }
 }
 
+/// The flags of `iflag=` or `oflag=`.
+fn flags(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',')
+}
+
 fn number(key: &str, value: &str, least: u64) -> Result<u64, String> {
-    let number = parse_size(value).map_err(|error| format!("{key}: {error}"))?;
+    let number = parse_number(value).ok_or_else(|| {
+        format!("{key}: `{value}` is not a number; write 512, 2k, 8x512 or 0x200")
+    })?;
     if number < least {
         return Err(format!("{key}={value} asks for nothing"));
     }
     Ok(number)
+}
+
+/// Parses a number of sg3_utils.
+///
+/// Source: sg3_utils(8), "NUMERIC ARGUMENTS".
+fn parse_number(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_suffix('h'));
+    if let Some(digits) = hex {
+        return u64::from_str_radix(digits, 16).ok();
+    }
+    if let Some((first, second)) = text.split_once('x') {
+        return parse_number(first)?.checked_mul(parse_number(second)?);
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" | "c" => 1,
+        "w" => 2,
+        "b" => 512,
+        "k" | "kib" => 1 << 10,
+        "kb" => 1000,
+        "m" | "mib" => 1 << 20,
+        "mb" => 1_000_000,
+        "g" | "gib" => 1 << 30,
+        "gb" => 1_000_000_000,
+        "t" | "tib" => 1 << 40,
+        "tb" => 1_000_000_000_000,
+        "p" | "pib" => 1 << 50,
+        "pb" => 1_000_000_000_000_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 #[cfg(test)]
@@ -271,6 +389,30 @@ mod tests {
     }
 
     #[test]
+    fn numbers_and_flags_are_those_of_sg3_utils() {
+        for (text, number) in [
+            ("0x200", Some(512)),
+            ("200h", Some(512)),
+            ("8x512", Some(4096)),
+            ("2x3xk", None),
+            ("2k", Some(2048)),
+            ("2kB", Some(2000)),
+            ("1MiB", Some(1 << 20)),
+            ("4b", Some(2048)),
+            ("k", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(parse_number(text), number, "{text}");
+        }
+        let words = "of=ram:1M oflag=fua,dpo,null coe=1 verbose=2 deb=1 sync=0 elemsz_kb=64 cdbsz=16 -vv obs=512";
+        let words = parse(words).expect("all of it");
+        let (job, _) = &words.jobs(1 << 20).expect("it fits")[0];
+        assert!(job.durable && job.continue_on_error);
+        let words = parse("if=ram:1M iflag=direct,dpo bs=4k").expect("it reads");
+        assert_eq!(words.blocks_per_transfer, 32, "commands of 128 KiB");
+    }
+
+    #[test]
     fn wrong_words_are_named() {
         for (text, part) in [
             ("bs=512", "which disk"),
@@ -280,7 +422,14 @@ mod tests {
             ("if=ram:1M bs=x", "bs: `x`"),
             ("if=ram:1M thr=0", "thr=0"),
             ("if=ram:1M thr=5000", "at most 1024"),
-            ("if=ram:1M oflag=append", "`oflag`"),
+            ("of=ram:1M oflag=append", "oflag=append is not supported"),
+            ("if=ram:1M iflag=mmap", "iflag=mmap is not supported"),
+            ("if=ram:1M iflag=direct,fua", "iflag=fua"),
+            ("if=ram:1M of=-", "standard input and output"),
+            ("of=ram:1M sync=1", "sync=1"),
+            ("if=ram:1M obs=4k", "obs: sgp_dd has one size"),
+            ("if=ram:1M of=ram:1M coe=1", "coe: a copy"),
+            ("if=ram:1M bs=0xzz", "bs: `0xzz`"),
             ("if=ram:1M hello", "`hello`"),
             ("if=ram:1M of=", "`of=` has no value"),
         ] {

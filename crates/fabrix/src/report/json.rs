@@ -223,6 +223,9 @@ fn options(run: &Run) -> Value {
     if let Some(loops) = job.loops {
         set("loops", loops.to_string());
     }
+    if job.durable {
+        set("sync", "dsync".into());
+    }
     if let Some(rate) = &job.rate {
         set("rate_iops", rate.iops.to_string());
         let process = match rate.pacing {

@@ -55,7 +55,7 @@ pub(super) fn cores(cores: Option<f64>) -> String {
 }
 
 /// A duration in nanoseconds, shown with a suitable unit: `640 ns`, `52.4 µs`, `1.20 ms`, `3.00 s`.
-pub(super) fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 999.5 => format!("{ns:.0} ns"),
         ns if ns < 999.5e3 => format!("{} µs", short(ns / 1e3)),

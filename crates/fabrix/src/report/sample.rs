@@ -127,6 +127,7 @@ pub(crate) fn results() -> Results {
             context_switches: 1234,
             minor_faults: 56,
             major_faults: 0,
+            machine_system_cores: 0.75,
             cores: 2,
             window: Duration::from_secs(10),
         },

@@ -24,8 +24,9 @@ pub(crate) fn asked(job: &Job) -> String {
         true => format!(", randseed={}", job.seed),
         false => String::new(),
     };
+    let sync = if job.durable { ", sync=dsync" } else { "" };
     format!(
-        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}{seed}",
+        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}{sync}{seed}",
         job.name,
         job.rw,
         job.size_text(),

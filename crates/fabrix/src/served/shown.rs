@@ -87,12 +87,28 @@ impl Served {
     }
 
     /// Commands of open-iscsi that discover the target and log in.
-    fn login_commands(&self) -> Option<[String; 2]> {
+    ///
+    /// With CHAP the first command adds the target without discovery, which would need the secret in
+    /// a file. USER and SECRET stand for those of `--chap`.
+    fn login_commands(&self, chap: bool) -> Option<Vec<String>> {
         let portal = quoted(&self.iscsi_portal().map(announced)?.to_string());
-        Some([
-            format!("iscsiadm -m discovery -t sendtargets -p {portal}"),
-            format!("iscsiadm -m node -T {} -p {portal} --login", self.iqn),
-        ])
+        let node = format!("iscsiadm -m node -T {} -p {portal}", self.iqn);
+        let login = format!("{node} --login");
+        if !chap {
+            let discovery = format!("iscsiadm -m discovery -t sendtargets -p {portal}");
+            return Some(vec![discovery, login]);
+        }
+        let auth = [
+            ("authmethod", "CHAP"),
+            ("username", "USER"),
+            ("password", "SECRET"),
+        ];
+        let update =
+            |(name, value)| format!("{node} -o update -n node.session.auth.{name} -v {value}");
+        let mut commands = vec![format!("{node} -o new")];
+        commands.extend(auth.map(update));
+        commands.push(login);
+        Some(commands)
     }
 
     /// The exports as text: a line for each, and the commands by which Linux connects.
@@ -120,7 +136,8 @@ impl Served {
             }
         }
         let commands = self.connect_command().into_iter();
-        for command in commands.chain(self.login_commands().into_iter().flatten()) {
+        let login = self.login_commands(state.allowed.uses_chap());
+        for command in commands.chain(login.into_iter().flatten()) {
             out += &format!("  {command}\n");
         }
         out
@@ -142,7 +159,7 @@ impl Served {
             "nqn": self.nqn,
             "iqn": self.iqn,
             "portals": texts(Protocol::Iscsi),
-            "iscsiadm": self.login_commands(),
+            "iscsiadm": self.login_commands(state.allowed.uses_chap()),
             "listen": texts(Protocol::NvmeTcp),
             "allow": state.allowed.words(),
             "chap": state.allowed.uses_chap(),

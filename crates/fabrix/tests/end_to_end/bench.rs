@@ -336,12 +336,14 @@ fn our_options_may_stand_behind_the_words_of_another_tool() {
 fn words_of_other_tools_that_are_wrong_are_named() {
     for (words, parts) in [
         (
-            &["diskspd", "-x", "ram:8M"][..],
-            &["-x", "is not supported"][..],
+            &["diskspd", "-y", "ram:8M"][..],
+            &["-y", "is not supported"][..],
         ),
         (&["diskspd", "-b4K"], &["which disk"]),
         (&["net", "ram:64M"], &["ram:64M", "neither HOST[:PORT] nor"]),
-        (&["sgp_dd", "if=ram:8M", "oflag=append"], &["`oflag`"]),
+        (&["sgp_dd", "of=ram:8M", "oflag=append"], &["oflag=append"]),
+        (&["diskspd", "-Xnowhere.xml"], &["nowhere.xml"]),
+        (&["cdm", "ram:8M", "--tests", "4K"], &["write SEQ1M-Q8T1"]),
         (
             &["starwind", "ram:8M", "--published", "list"],
             &["starwind-ram-rdma", "another"],

@@ -295,12 +295,18 @@ impl Serve {
         if !args.contains(&"--listen") {
             all.extend(["--listen", "nvme+tcp://127.0.0.1:0"]);
         }
-        for (word, name) in [("--nqn", NQN), ("--iqn", IQN)] {
-            if !args.contains(&word) {
-                all.extend([word, name]);
-            }
-        }
         all.extend(args);
+        // A name for a protocol that is not served is refused, unless an address may come later.
+        let may_serve = |scheme| {
+            let listens = all.iter().any(|word| word.starts_with(scheme));
+            listens || args.contains(&"--api")
+        };
+        let names = [("--nqn", NQN, "nvme+tcp://"), ("--iqn", IQN, "iscsi://")];
+        let names = names.map(|(word, name, scheme)| {
+            let missing = !args.contains(&word) && may_serve(scheme);
+            missing.then_some([word, name])
+        });
+        all.extend(names.into_iter().flatten().flatten());
         let process = Running::start(&all);
         if !process.stdout.until(|text| text.contains('\n')) {
             return Err(process.ended());

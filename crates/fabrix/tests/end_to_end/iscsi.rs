@@ -80,9 +80,66 @@ fn a_network_is_opened_to_initiators_that_were_named_or_prove_themselves() {
 }
 
 #[test]
+fn options_for_a_protocol_that_is_not_served_are_refused() {
+    let serve = ["serve", "ram:16M", "--run", "true"];
+    for (more, option) in [
+        (&["--chap", "a%hushhushhush"][..], "--chap is for iSCSI"),
+        (&["--iqn", "iqn.2026-01.example:a"], "--iqn is for iSCSI"),
+        (
+            &[
+                "--listen",
+                "iscsi://127.0.0.1:0",
+                "--nqn",
+                "nqn.2026-01.example:a",
+            ],
+            "--nqn is for NVMe/TCP",
+        ),
+        (&["--api", "tcp:127.0.0.1:1"], "write unix:PATH"),
+    ] {
+        let ended = fabrix(&[&serve[..], more].concat());
+        ended.exits(2).says(&[option]);
+    }
+}
+
+#[test]
+fn commands_for_initiators_have_the_authentication_of_chap() {
+    let listen = [
+        "--listen",
+        "iscsi://127.0.0.1:0",
+        "--chap",
+        "a%hushhushhush",
+    ];
+    let serve = Serve::start(&[&["ram:16M"], &listen[..]].concat());
+    let commands = serve.json["iscsiadm"].as_array().expect("a list");
+    let has = |part: &str| {
+        commands
+            .iter()
+            .any(|line| line.as_str().is_some_and(|line| line.contains(part)))
+    };
+    for part in [
+        "-o new",
+        "auth.authmethod -v CHAP",
+        "auth.username -v USER",
+        "auth.password -v SECRET",
+        "--login",
+    ] {
+        assert!(has(part), "{part}: {commands:?}");
+    }
+    assert!(!has("hushhush"), "a secret is not printed");
+}
+
+#[test]
 fn secrets_are_long_differ_and_are_never_said_again() {
     let with = |more: &[&str]| {
-        let ended = fabrix(&[&["serve", "ram:16M", "--run", "true"], more].concat());
+        let serve = [
+            "serve",
+            "ram:16M",
+            "--listen",
+            "iscsi://127.0.0.1:0",
+            "--run",
+            "true",
+        ];
+        let ended = fabrix(&[&serve[..], more].concat());
         let said = format!("{ended}");
         assert!(
             !said.contains("hushhush") && !said.contains("S3CRET"),
@@ -111,7 +168,15 @@ fn a_file_of_secrets_is_for_its_owner_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("secret");
     let text = format!("@{}", path.display());
-    let with = || fabrix(&["serve", "ram:16M", "--run", "true", "--chap", &text]);
+    let serve = [
+        "serve",
+        "ram:16M",
+        "--listen",
+        "iscsi://127.0.0.1:0",
+        "--run",
+        "true",
+    ];
+    let with = || fabrix(&[&serve[..], &["--chap", &text]].concat());
     with().exits(2).says(&["No such file"]);
     for (mode, secret, code, says) in [
         (0o640, "alice%twelve-bytes\n", 2, "chmod 600"),

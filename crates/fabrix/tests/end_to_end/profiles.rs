@@ -193,6 +193,31 @@ fn diskspd_ends_in_its_text_or_its_xml() {
 }
 
 #[test]
+fn a_diskspd_profile_runs_like_its_flags() {
+    let folder = scratch();
+    let path = path_in(&folder, "profile.xml");
+    let profile = "<Profile><ResultFormat>text</ResultFormat><TimeSpans><TimeSpan><Duration>1</Duration>\
+        <Warmup>0</Warmup><Targets><Target><Path>*1</Path><BlockSize>4096</BlockSize><Random>4096</Random>\
+        <RequestCount>2</RequestCount><WriteRatio>100</WriteRatio><WriteThrough>true</WriteThrough>\
+        <BurstSize>10</BurstSize><ThinkTime>100</ThinkTime></Target></Targets></TimeSpan></TimeSpans></Profile>";
+    std::fs::write(&path, profile).expect("a file");
+    let ended = fabrix(&["bench", "diskspd", &format!("-X{path}"), "ram:8M"]);
+    ended.exits(0);
+    for part in [
+        "-b4096",
+        "performing write test",
+        "writethrough on",
+        "using random I/O",
+    ] {
+        assert!(ended.stdout.contains(part), "`{part}` is missing:\n{ended}");
+    }
+    let total = ended.stdout.lines().find(|line| line.starts_with("total:"));
+    let ios = total.and_then(|line| line.split('|').nth(2)?.trim().parse::<u64>().ok());
+    // Ten requests every 100 ms of one second.
+    assert!(ios.is_some_and(|ios| (10..=110).contains(&ios)), "{ended}");
+}
+
+#[test]
 fn the_generators_own_limit_is_measured_and_said() {
     let ended = fabrix(&["bench", "ram:8M", "--runtime", "1"]);
     ended.exits(0).says(&[

@@ -232,7 +232,10 @@ fn a_web_server_is_no_target() {
     });
     no_connection(
         &web.uri(),
-        &[&web.uri(), "the target sent a PDU of unknown type"],
+        &[
+            &web.uri(),
+            "the target broke the protocol: a PDU of unknown type",
+        ],
     );
 }
 
@@ -271,7 +274,10 @@ fn a_server_of_large_nonsense_is_no_target() {
         let _gone = stream.write_all(&answer);
         true
     });
-    no_connection(&absurd.uri(), &[&absurd.uri(), "the target sent"]);
+    no_connection(
+        &absurd.uri(),
+        &[&absurd.uri(), "the target broke the protocol"],
+    );
 }
 
 #[test]

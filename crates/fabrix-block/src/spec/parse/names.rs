@@ -25,7 +25,13 @@ pub(super) fn unknown(word: &str, kinds: &str) -> String {
     let (kind, rest) = word.split_once(':').unwrap_or((word, ""));
     if let Some(meant) = nearest(kind) {
         let rest = if rest.is_empty() { "..." } else { rest };
-        return format!("`{word}` is not a disk (did you mean {meant}:{rest}?); write {kinds}");
+        let (colon, rest) = match meant {
+            "nvme+tcp" | "iscsi" => ("://", rest.trim_start_matches('/')),
+            _ => (":", rest),
+        };
+        return format!(
+            "`{word}` is not a disk (did you mean {meant}{colon}{rest}?); write {kinds}"
+        );
     }
     match kind == word && !word.is_empty() {
         true => format!("`{word}` is not a disk, and there is no file of this name; write {kinds}"),

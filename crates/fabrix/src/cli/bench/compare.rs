@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::CompareArgs;
-use crate::cli::terminal::print;
+use serde_json::json;
+
+use crate::cli::terminal::show;
 use crate::failure::{Failure, Kind};
 use crate::report::compare::{Entry, compare, entries};
 use crate::report::plain;
@@ -12,12 +14,24 @@ use crate::report::plain;
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let (table, worse) = compare(&before, &after, args.fail_over).map_err(Failure::usage)?;
-    print(&format!(
-        "A: {}\nB: {}\n\n{}",
-        args.before.display(),
-        args.after.display(),
-        plain::table(&table)
-    ))?;
+    let text = || {
+        format!(
+            "A: {}\nB: {}\n\n{}",
+            args.before.display(),
+            args.after.display(),
+            plain::table(&table)
+        )
+    };
+    let json = || {
+        let value = json!({
+            "before": args.before,
+            "after": args.after,
+            "table": table,
+            "worse": worse,
+        });
+        format!("{value:#}")
+    };
+    show(args.output, text, json)?;
     if worse.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

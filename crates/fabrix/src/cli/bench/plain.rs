@@ -106,6 +106,7 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
             .percentile_list
             .clone()
             .map_or(usual.percentiles, |list| list.0),
+        bursts: usual.bursts,
         offset_increment: usual.offset_increment,
         random_map: !args.norandommap,
         durable: usual.durable,

@@ -10,6 +10,7 @@ use fabrix_rt::SpinPolicy;
 use super::disk::Disk;
 use crate::report;
 use crate::report::host::Reading;
+use crate::report::number::time;
 use crate::report::sheet::Run;
 
 /// Warnings of one command.
@@ -25,6 +26,10 @@ pub(in crate::cli) struct Warnings {
 enum Reason {
     Neighbour,
     Limit,
+    /// The run with this name.
+    Load(String),
+    /// The run with this name.
+    Tail(String),
     /// The disk with this URI.
     Cache(String),
 }
@@ -41,6 +46,8 @@ impl Warnings {
 
     /// Checks a finished run.
     pub(in crate::cli) fn run(&mut self, run: &Run) {
+        self.load(run);
+        self.tail(run);
         let cpu = &run.results.cpu;
         let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
         let local = run.target_cores.is_some() || !run.disk.contains("://");
@@ -49,6 +56,46 @@ impl Warnings {
                 let name = &run.name;
                 format!(
                     "other programs kept {others:.1} cores busy during `{name}`: a noisy neighbour"
+                )
+            });
+        }
+    }
+
+    /// Checks whether the offered load was reached.
+    fn load(&mut self, run: &Run) {
+        let (job, total) = (&run.results.job, &run.results.aggregate.total);
+        let Some(rate) = job.rate else {
+            return;
+        };
+        let offered = f64::from(rate.iops) * f64::from(job.numjobs);
+        let planned = offered * total.runtime_ns as f64 / 1e9;
+        // Poisson arrivals deviate by the square root of their number.
+        let fewest = planned * LOAD_LEAST - 3.0 * planned.sqrt();
+        if (total.ios as f64) < fewest {
+            self.add(Reason::Load(run.name.clone()), || {
+                format!(
+                    "`{}` reached {:.0} of the {offered:.0} IOPS that were offered; its latencies contain the waiting \
+                     for the disk or for a free place of iodepth={}",
+                    run.name, total.iops, job.iodepth
+                )
+            });
+        }
+    }
+
+    /// Explains a mean latency above the 99th percentile.
+    fn tail(&mut self, run: &Run) {
+        let latency = &run.results.aggregate.total.latency;
+        let Some(p99) = latency.percentile_ns(99.0).map(|ns| ns as f64) else {
+            return;
+        };
+        if latency.mean_ns > p99 {
+            self.add(Reason::Tail(run.name.clone()), || {
+                format!(
+                    "the mean latency of `{}`, {}, is above its 99th percentile, {}: a few requests took up to {}",
+                    run.name,
+                    time(latency.mean_ns),
+                    time(p99),
+                    time(latency.max_ns as f64)
                 )
             });
         }
@@ -128,6 +175,8 @@ const SPINS: &str = "the generator spins (--spin always): it keeps its processor
                      figures say nothing about the work";
 /// Busy cores of other programs above which a warning is given.
 const OTHERS_MOST: f64 = 0.25;
+/// Fraction of the offered load below which a warning is given.
+const LOAD_LEAST: f64 = 0.98;
 /// Fraction of the generator's limit above which a run says more about the generator than about the
 /// disk.
 const HEADROOM_LEAST: f64 = 0.7;
@@ -193,6 +242,31 @@ mod tests {
         for (warning, part) in doubts.iter().zip(parts) {
             assert!(warning.contains(part), "{part}: {doubts:?}");
         }
+    }
+
+    #[test]
+    fn an_offered_load_that_was_not_reached_is_said() {
+        let mut one = run(&[100.0], 0.0);
+        let ios = one.results.aggregate.total.ios;
+        let rate = |iops| {
+            let pacing = fabrix_bench::arrivals::Pacing::Poisson;
+            Some(fabrix_bench::arrivals::Rate { iops, pacing })
+        };
+        let reached = one.results.aggregate.total.iops;
+        assert!(ios > 0 && reached > 1.0, "the sample has requests");
+        for (offered, doubts) in [(reached * 0.99, 0), (reached * 1.5, 1)] {
+            one.results.job.rate = rate(format!("{offered:.0}").parse().expect("a rate"));
+            let found = doubted(SpinPolicy::default(), std::slice::from_ref(&one), 1e9);
+            assert_eq!(found.len(), doubts, "{offered}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_mean_above_the_99th_percentile_is_explained() {
+        let mut one = run(&[100.0], 0.0);
+        one.results.aggregate.total.latency.mean_ns = 1e9;
+        let found = doubted(SpinPolicy::default(), &[one], 1e9);
+        assert!(found[0].contains("above its 99th percentile"), "{found:?}");
     }
 
     #[test]

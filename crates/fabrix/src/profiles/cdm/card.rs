@@ -53,7 +53,7 @@ pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
         escape(&fitted(uri, LETTERS * columns)),
         Size(args.size),
         Counted(args.count.into(), "run"),
-        args.time.as_secs_f64(),
+        args.runtime.as_secs_f64(),
         height - 14,
         env!("CARGO_PKG_VERSION")
     )

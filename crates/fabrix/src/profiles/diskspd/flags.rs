@@ -1,14 +1,17 @@
 //! DiskSpd's flags: letters with values, followed by the targets.
 //!
 //! Source: the DiskSpd documentation, "Command line and parameters". An unsupported flag is an
-//! error that names it. Flags for behaviour that Fabrix always has (no cache, random contents) are
-//! accepted.
+//! error that names it. Flags whose behaviour Fabrix always has (no page cache, unbound threads)
+//! are accepted. Flags that change only DiskSpd's own work are listed in `without_effect`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fabrix_bench::arrivals::{Pacing, Rate};
+use fabrix_bench::arrivals::{Bursts, Pacing, Rate};
 use fabrix_bench::{Job, Rw};
-use fabrix_block::spec::parse_size;
+use fabrix_block::Spec;
+use fabrix_block::spec::{Disk as SpecDisk, parse_size};
+
+use crate::args::values::parse_cores;
 
 /// The percentiles of the table with DiskSpd's names.
 pub(super) const NAMES: [(&str, f64); 13] = [
@@ -33,6 +36,10 @@ pub(super) struct Flags {
     /// The job for each target.
     pub(super) job: Job,
     random: bool,
+    /// `-si`: threads share one position.
+    interlocked: bool,
+    /// Values of `-r` and `-s`, in bytes. Only the length of a request is supported.
+    distances: Vec<u64>,
     /// `-F`: the number of threads is the total for all targets.
     shared_threads: bool,
     pub(super) latency: bool,
@@ -41,7 +48,19 @@ pub(super) struct Flags {
     pub(super) xml: bool,
     /// `-c`: size of the file to create, in bytes.
     create_bytes: Option<u64>,
+    /// `-f`: end of the used part of each target, in bytes.
+    end_bytes: Option<u64>,
     rate_bytes_per_ms: Option<u64>,
+    burst_ios: Option<u32>,
+    burst_pause: Option<Duration>,
+    /// `-a`: processors of the threads. Empty: unbound threads.
+    pub(super) cores: Vec<usize>,
+    /// `-Sb`: files are read and written through the page cache.
+    pub(super) cached: bool,
+    /// `-Su`, `-Sd`, `-Sh`: no page cache.
+    uncached: bool,
+    /// Accepted flags that change nothing here.
+    pub(super) without_effect: Vec<String>,
     pub(super) targets: Vec<String>,
 }
 
@@ -62,7 +81,10 @@ impl Flags {
             },
             ..Self::default()
         };
-        for word in words {
+        // Sizes may count blocks, so the flag for the block is parsed first.
+        let (block, others): (Vec<&String>, Vec<&String>) =
+            words.iter().partition(|word| word.starts_with("-b"));
+        for word in block.into_iter().chain(others) {
             // A target may be a path with `/`, so only a dash starts a flag.
             match word.strip_prefix('-') {
                 Some(flag) => flags
@@ -71,39 +93,80 @@ impl Flags {
                 None => flags.targets.push(word.clone()),
             }
         }
-        if flags.targets.is_empty() {
+        flags.complete()
+    }
+
+    /// Checks the flags against each other and completes the job.
+    fn complete(mut self) -> Result<Self, String> {
+        if self.targets.is_empty() {
             return Err("which disk: the targets stand behind the flags".into());
         }
-        if flags.shared_threads && flags.targets.len() > 1 {
+        if self.shared_threads && self.targets.len() > 1 {
             return Err("-F: threads that share several targets are not supported; use -t".into());
         }
-        let job = &mut flags.job;
+        if self.cached && self.uncached {
+            return Err(
+                "-S: b asks for the page cache, and d, h, r and u for none; choose one".into(),
+            );
+        }
+        let job = &mut self.job;
+        let block = u64::from(job.block_bytes);
+        if self.interlocked && job.numjobs > 1 {
+            return Err(
+                "-si: threads that share one position are not supported; use -t1, or -T with -s"
+                    .into(),
+            );
+        }
+        if let Some(distance) = self.distances.iter().find(|bytes| **bytes != block) {
+            return Err(format!(
+                "-r and -s: requests are aligned to their length of {block} bytes and follow on; {distance} is \
+                 another distance"
+            ));
+        }
         if job.runtime.is_zero() {
             return Err("-d0: measures nothing; say how many seconds".into());
         }
-        job.rw = Rw::new(flags.random, job.rwmixread);
+        job.rw = Rw::new(self.random, job.rwmixread);
         // DiskSpd draws random addresses independently.
         job.random_map = false;
-        if let (None, Some(bytes_per_ms)) = (job.rate, flags.rate_bytes_per_ms) {
-            let iops = bytes_per_ms.saturating_mul(1000) / u64::from(job.block_bytes);
+        if let Some(end) = self.end_bytes {
+            let size = end.checked_sub(job.offset).filter(|bytes| *bytes >= block);
+            job.size =
+                Some(size.ok_or("-f: the end is before the first request; raise -f or lower -B")?);
+        }
+        if let (None, Some(bytes_per_ms)) = (job.rate, self.rate_bytes_per_ms) {
+            let iops = bytes_per_ms.saturating_mul(1000) / block;
             job.rate = Some(fixed(u32::try_from(iops.max(1)).unwrap_or(u32::MAX)));
         }
-        Ok(flags)
+        job.bursts = match (self.burst_ios, self.burst_pause) {
+            (Some(ios), Some(pause)) => Some(Bursts { ios, pause }),
+            (None, None) => None,
+            _ => {
+                return Err(
+                    "-i and -j: a burst has a number of requests and a pause; give both".into(),
+                );
+            }
+        };
+        if job.bursts.is_some() && job.rate.is_some() {
+            return Err("-i and -g: bursts have their own times; give one of them".into());
+        }
+        Ok(self)
     }
 
     fn set(&mut self, flag: &str) -> Result<(), String> {
-        let job = &mut self.job;
         let mut letters = flag.chars();
         let letter = letters.next().ok_or("a flag has a letter")?;
         let value = letters.as_str();
+        let block = self.job.block_bytes;
+        let job = &mut self.job;
         match letter {
             'b' => {
-                job.block_bytes = u32::try_from(size(value)?)
+                job.block_bytes = u32::try_from(size(value, block)?)
                     .ok()
                     .filter(|bytes| *bytes > 0)
                     .ok_or("is no size of a request")?
             }
-            'o' => job.iodepth = count(value)?,
+            'o' | 'O' => job.iodepth = count(value)?,
             't' => job.numjobs = count(value)?,
             'F' => {
                 job.numjobs = count(value)?;
@@ -111,68 +174,116 @@ impl Flags {
             }
             'd' => job.runtime = seconds("-d", value)?,
             'W' => job.ramp = seconds("-W", value)?,
-            'C' => drop(seconds("-C", value)?),
-            'r' if value.starts_with(['s', 'd']) => {
-                return Err("distributions are not supported".into());
+            'C' => {
+                seconds("-C", value)?;
+                self.has_no_effect(flag);
+            }
+            'r' if value.starts_with('s') => {
+                return Err(
+                    "a mix of random and sequential requests is not supported; give -r or -s"
+                        .into(),
+                );
+            }
+            'r' if value.starts_with('d') => {
+                return Err(
+                    "distributions of -rd are not supported; -r alone spreads evenly".into(),
+                );
             }
             'r' => {
                 self.random = true;
-                if !value.is_empty() && size(value)? != u64::from(job.block_bytes) {
-                    return Err("random I/O is aligned to its size; leave the alignment out, or say it after -b".into());
-                }
+                self.at_distance(value, block)?;
             }
-            's' if value == "i" && job.numjobs > 1 => {
-                return Err("threads that share one position are not supported; use -t1".into());
+            // In DiskSpd -r prevails over -s.
+            's' => {
+                self.interlocked |= value.starts_with('i');
+                self.at_distance(value.strip_prefix('i').unwrap_or(value), block)?;
             }
-            's' if value.is_empty() || value == "i" => self.random = false,
-            's' => return Err("a stride is not supported; sequential I/O follows on".into()),
             // In DiskSpd -w and -w0 mean the same.
             'w' if value.is_empty() => job.rwmixread = 100,
             'w' => {
                 let percent = value.parse().ok().filter(|percent: &u32| *percent <= 100);
                 job.rwmixread = 100 - percent.ok_or("is not a percentage")?;
             }
-            'L' => self.latency = true,
+            'L' if value.is_empty() => self.latency = true,
             'D' if value.is_empty() => self.interval = Some(Duration::from_secs(1)),
             'D' => self.interval = Some(Duration::from_millis(number(value)?.max(10))),
             'R' => self.xml = result_format(value)?,
-            'c' => self.create_bytes = Some(size(value)?),
-            'f' if matches!(value, "r" | "s" | "rs" | "sr") => {}
-            'f' => job.size = Some(size(value)?),
-            'B' => job.offset = size(value)?,
-            'T' => job.offset_increment = size(value)?,
+            'c' => self.create_bytes = Some(size(value, block)?),
+            'f' if matches!(value, "r" | "s" | "rs" | "sr" | "t") => self.has_no_effect(flag),
+            'f' => self.end_bytes = Some(size(value, block)?),
+            'B' => job.offset = size(value, block)?,
+            'T' => job.offset_increment = size(value, block)?,
             'g' => match value.strip_suffix('i') {
                 Some(iops) => job.rate = Some(fixed(count(iops)?)),
                 None => self.rate_bytes_per_ms = Some(number(value)?),
             },
-            'z' if value.is_empty() => {}
+            'i' => self.burst_ios = Some(count(value)?),
+            'j' => self.burst_pause = Some(Duration::from_millis(number(value)?)),
+            // Without a number DiskSpd takes the time since the start of Windows.
+            'z' if value.is_empty() => job.seed = clock(),
             'z' => job.seed = number(value)?,
-            'S' if value.contains('m') => {
-                return Err("memory mapping is not supported".into());
+            'a' => self.cores = cores(value)?,
+            'S' => self.caching(value)?,
+            'h' if value.is_empty() => self.caching("h")?,
+            'Z' => contents(value, block)?,
+            // Threads are unbound unless -a binds them.
+            'n' if value.is_empty() => {}
+            'P' => {
+                if !value.is_empty() {
+                    count(value)?;
+                }
+                self.has_no_effect(flag);
             }
-            'Z' if value.contains(',') => {
-                return Err("contents from a file are not supported; they are random".into());
-            }
-            // Fabrix always works like this: no cache, random contents, unbound threads.
-            'h' | 'n' if value.is_empty() => {}
-            'S' if value.chars().all(|letter| "bhruw".contains(letter)) => {}
-            'Z' => {}
-            'a' if value == "g" => {}
+            'l' | 'v' | 'x' if value.is_empty() => self.has_no_effect(flag),
             _ => return Err("is not supported; --help lists what is".into()),
         }
         Ok(())
     }
 
-    /// The URI of a target. A file to be created by `-c` gets its size.
+    fn has_no_effect(&mut self, flag: &str) {
+        self.without_effect.push(format!("-{flag}"));
+    }
+
+    /// Notes the value of `-r` or `-s`. None is the length of a request.
+    fn at_distance(&mut self, value: &str, block: u32) -> Result<(), String> {
+        if !value.is_empty() {
+            self.distances.push(size(value, block)?);
+        }
+        Ok(())
+    }
+
+    /// Sets the letters of `-S`. No letter is `u`.
+    fn caching(&mut self, letters: &str) -> Result<(), String> {
+        for letter in letters.chars() {
+            match letter {
+                'b' => self.cached = true,
+                'd' | 'r' | 'u' => self.uncached = true,
+                'h' => (self.uncached, self.job.durable) = (true, true),
+                's' | 'w' => self.job.durable = true,
+                'm' => return Err("memory mapping is not supported".into()),
+                _ => return Err("is not supported; --help lists what is".into()),
+            }
+        }
+        self.uncached |= letters.is_empty();
+        Ok(())
+    }
+
+    /// The URI of a target. A file to be created by `-c` gets its size. With `-Sb` a file goes
+    /// through the page cache.
     pub(super) fn uri(&self, target: &str) -> String {
         let plain = !target.contains(',')
             && (target.starts_with(['/', '.']) || target.starts_with("file:"));
         let path = target.strip_prefix("file:").unwrap_or(target);
-        match self.create_bytes {
+        let uri = match self.create_bytes {
             Some(bytes) if plain && !std::path::Path::new(path).exists() => {
                 format!("file:{path},size={bytes}")
             }
             _ => target.to_owned(),
+        };
+        let is_file = |spec: Spec| matches!(spec.disk, SpecDisk::File { direct, .. } if direct);
+        match self.cached && Spec::parse(&uri).is_ok_and(is_file) {
+            true => format!("{uri},direct=off"),
+            false => uri,
         }
     }
 }
@@ -190,9 +301,49 @@ fn result_format(value: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a size: K, M, G, T are powers of 1024. The unit b (blocks of -b) is not supported.
-fn size(value: &str) -> Result<u64, String> {
-    parse_size(value)
+/// Checks the contents of written buffers. They are random.
+fn contents(value: &str, block: u32) -> Result<(), String> {
+    match value {
+        "" => Err("buffers of zeroes are not supported; without -Z they are random".into()),
+        "r" => Err(
+            "new contents for each request are not supported; without -Zr they are random".into(),
+        ),
+        _ if value.contains(',') => {
+            Err("contents from a file are not supported; they are random".into())
+        }
+        _ => size(value, block).map(drop),
+    }
+}
+
+/// Processors from `0,1` or, with the group that every processor of Linux belongs to, `g0,0,1`.
+/// `g` alone leaves threads unbound.
+fn cores(value: &str) -> Result<Vec<usize>, String> {
+    if value == "g" {
+        return Ok(Vec::new());
+    }
+    let list = value.strip_prefix("g0,").unwrap_or(value);
+    if list.contains('g') {
+        return Err("there is one group of processors, g0".into());
+    }
+    parse_cores(list).map(|cores| cores.0)
+}
+
+/// Parses a size: K, M, G, T are powers of 1024, and b counts blocks of `block` bytes.
+fn size(value: &str, block: u32) -> Result<u64, String> {
+    let blocks = value
+        .strip_suffix('b')
+        .and_then(|blocks| blocks.parse().ok());
+    match blocks {
+        Some(blocks) => u64::checked_mul(blocks, block.into())
+            .ok_or_else(|| format!("`{value}` is more bytes than can be counted")),
+        None => parse_size(value),
+    }
+}
+
+/// A seed that differs from run to run.
+fn clock() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| u64::from(time.subsec_nanos()))
 }
 
 fn number(value: &str) -> Result<u64, String> {
@@ -288,28 +439,81 @@ mod tests {
     }
 
     #[test]
+    fn letters_for_caching_choose_the_page_cache_and_durable_writes() {
+        for (text, cached, fua) in [
+            ("ram:1M", false, false),
+            ("-S ram:1M", false, false),
+            ("-Sd ram:1M", false, false),
+            ("-Sb ram:1M", true, false),
+            ("-Sbw ram:1M", true, true),
+            ("-Sw -Su ram:1M", false, true),
+            ("-Sh ram:1M", false, true),
+            ("-h ram:1M", false, true),
+        ] {
+            let flags = parse(text).expect(text);
+            assert_eq!((flags.cached, flags.job.durable), (cached, fua), "{text}");
+        }
+        let flags = parse("-Sb ram:1M").expect("the page cache");
+        assert_eq!(flags.uri("/a/file"), "/a/file,direct=off");
+        assert_eq!(flags.uri("/a/file,direct=off"), "/a/file,direct=off");
+        assert_eq!(flags.uri("ram:1M"), "ram:1M", "memory has no page cache");
+    }
+
+    #[test]
+    fn bursts_ends_and_distances_are_diskspds() {
+        let flags = parse("-r1b -s64K -i10 -j5 -B1M -f4M -P -v -x ram:8M").expect("all of it");
+        let job = &flags.job;
+        let pause = Duration::from_millis(5);
+        assert_eq!(job.bursts, Some(Bursts { ios: 10, pause }));
+        assert_eq!((job.offset, job.size), (1 << 20, Some(3 << 20)));
+        assert_eq!(job.rw, Rw::RandRead, "-r prevails");
+        assert_eq!(flags.without_effect, ["-P", "-v", "-x"]);
+        let job = parse("-s1b -b8K -B2b ram:8M").expect("blocks").job;
+        assert_eq!((job.rw, job.offset), (Rw::Read, 16 << 10));
+    }
+
+    #[test]
+    fn threads_are_bound_to_the_processors_of_the_list() {
+        let first = fabrix_rt::topology::cpus()[0];
+        for text in [format!("-a{first} ram:1M"), format!("-ag0,{first} ram:1M")] {
+            assert_eq!(parse(&text).expect("a list").cores, [first]);
+        }
+        assert!(parse("-ag ram:1M").expect("unbound").cores.is_empty());
+    }
+
+    #[test]
     fn wrong_flags_are_named() {
         for (text, part) in [
             ("-b4K", "which disk"),
-            ("-x ram:1M", "-x: is not supported"),
+            ("-y ram:1M", "-y: is not supported"),
             ("-bfour ram:1M", "-bfour: `four` is not a size"),
             ("-w101 ram:1M", "not a percentage"),
             ("-o0 ram:1M", "`0` is not a number"),
             ("-d0 ram:1M", "measures nothing"),
             ("-d ram:1M", "-d: `` is not a number"),
-            ("-rs50 ram:1M", "distributions"),
-            ("-s64K ram:1M", "a stride"),
+            ("-rs50 ram:1M", "-rs50: a mix of random and sequential"),
+            ("-s128K ram:1M", "131072 is another distance"),
+            ("-r4K ram:1M", "4096 is another distance"),
             ("-t4 -si ram:1M", "share one position"),
+            ("-si -t4 ram:1M", "share one position"),
+            ("-Lx ram:1M", "-Lx: is not supported"),
+            ("-Zfoo ram:1M", "-Zfoo: `foo` is not a size"),
+            ("-Z ram:1M", "-Z: buffers of zeroes"),
+            ("-Zr ram:1M", "-Zr: new contents"),
+            ("-Sbd ram:1M", "choose one"),
+            ("-i4 ram:1M", "give both"),
+            ("-j4 ram:1M", "give both"),
+            ("-i4 -j4 -g100i ram:1M", "give one"),
+            ("-B1M -f1M ram:1M", "-f: the end is before"),
+            ("-P0 ram:1M", "-P0: `0`"),
             ("-Rjson ram:1M", "-Rtext and -Rxml"),
             ("- ram:1M", "a letter"),
             ("-Sm ram:1M", "-Sm: memory mapping"),
             ("-Sx ram:1M", "-Sx: is not supported"),
             ("-Z1M,file ram:1M", "-Z1M,file: contents from a file"),
-            ("-a0,1 ram:1M", "-a0,1: is not supported"),
+            ("-ag1,0 ram:1M", "-ag1,0: there is one group"),
+            ("-a0,x ram:1M", "-a0,x: `x` is not a processor"),
             ("-I3 ram:1M", "-I3: is not supported"),
-            ("-v ram:1M", "-v: is not supported"),
-            ("-Xprofile.xml ram:1M", "-Xprofile.xml: is not supported"),
-            ("-P ram:1M", "-P: is not supported"),
             ("-p ram:1M", "-p: is not supported"),
             ("-rdpct10/20 ram:1M", "distributions"),
             ("-F4 ram:1M ram:2M", "-F: threads that share"),

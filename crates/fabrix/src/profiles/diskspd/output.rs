@@ -4,6 +4,7 @@
 //! Source: the DiskSpd documentation, "Analyzing test results". The column for a thread's file
 //! shows the target's URI.
 
+use fabrix_bench::cpu::Cpu;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Side};
 use fabrix_bench::spread::Spread;
@@ -35,15 +36,14 @@ pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
         "*".repeat(79),
         cpu.cores
     );
-    let cores = cpu.cores.max(1) as f64;
-    let percent = |part: f64| (part / cores * 100.0).clamp(0.0, 100.0);
+    let columns = processors(&cpu);
     text += &format!(
         "CPU |  Usage |  User  |  Kernel |  Idle\n{}\navg.| {:6.2}%| {:6.2}%|  {:6.2}%| {:6.2}%\n\n",
         "-".repeat(43),
-        percent(cpu.machine_cores),
-        percent(cpu.user_cores),
-        percent(cpu.system_cores),
-        100.0 - percent(cpu.machine_cores)
+        columns[0],
+        columns[1],
+        columns[2],
+        columns[3]
     );
     let kinds: [(&str, Direction); 3] = [
         ("Total IO", |job| &job.total),
@@ -59,6 +59,18 @@ pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
     text
 }
 
+/// Usage, user, kernel and idle time of the machine in percent. Usage is the sum of user and
+/// kernel.
+pub(super) fn processors(cpu: &Cpu) -> [f64; 4] {
+    let cores = cpu.cores.max(1) as f64;
+    let percent = |part: f64| (part / cores * 100.0).clamp(0.0, 100.0);
+    let (usage, kernel) = (
+        percent(cpu.machine_cores),
+        percent(cpu.machine_system_cores),
+    );
+    [usage, usage - kernel, kernel, 100.0 - usage]
+}
+
 fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
     *text += &format!(
         "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: \
@@ -66,6 +78,7 @@ fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
         flags.job.runtime.as_secs(),
         flags.job.ramp.as_secs()
     );
+    *text += &format!("\trandom seed: {}\n", flags.job.seed);
     if flags.latency {
         text.push_str("\tmeasuring latency\n");
     }
@@ -82,9 +95,17 @@ fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
             100 - percent
         ),
     };
+    let cache = match flags.cached {
+        true => "using software cache",
+        false => "software cache disabled",
+    };
+    let through = match flags.job.durable {
+        true => "\t\twritethrough on\n",
+        false => "",
+    };
     for run in runs {
         *text += &format!(
-            "\tpath: '{}'\n\t\tsoftware cache disabled\n\t\t{mix}\n\t\tblock size: {}\n\t\t{way}\n\
+            "\tpath: '{}'\n\t\t{cache}\n{through}\t\t{mix}\n\t\tblock size: {}\n\t\t{way}\n\
              \t\tnumber of outstanding I/O operations per thread: {}\n\t\tthreads per file: {}\n",
             run.disk, flags.job.block_bytes, flags.job.iodepth, flags.job.numjobs
         );
@@ -204,4 +225,20 @@ fn latencies(text: &mut String, run: &Run) {
         row(name, &|latency| latency.percentile_ns(percent));
     }
     row("max", &|latency| Some(latency.max_ns));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_columns_add_up() {
+        let cpu = Cpu {
+            machine_cores: 1.5,
+            machine_system_cores: 0.5,
+            cores: 2,
+            ..Cpu::default()
+        };
+        assert_eq!(processors(&cpu), [75.0, 50.0, 25.0, 25.0]);
+    }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fabrix_bench::{Job, Rw};
+use fabrix_block::spec::Size;
 
 use super::flags;
 use crate::cli::bench::args::WordsArgs;
@@ -77,6 +78,7 @@ pub(super) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let mut rows = rows();
     let steps = (rows.len() + 1) * STATES.len() * disks.len();
     session.plan(steps, seconds.unwrap_or(Duration::from_secs(10)));
+    report.notes.extend(disks.iter().filter_map(shortened));
     for disk in &disks {
         for state in STATES {
             if state == STATES[1] {
@@ -99,6 +101,21 @@ pub(super) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         .flatten()
         .collect();
     session.finish(report)
+}
+
+/// A sentence about workloads whose requests are longer than the disk's longest transfer.
+fn shortened(disk: &Disk) -> Option<String> {
+    let most = disk.device.geometry().max_transfer_bytes;
+    let longer = SET.iter().filter(|line| line.block_bytes > most);
+    let names: Vec<&str> = longer.map(|line| line.name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: {} ran with requests of {}, the most that the disk takes at once",
+            disk.label,
+            names.join(", "),
+            Size(most.into())
+        )
+    })
 }
 
 /// Parses the duration of each workload, if given, and the disks.

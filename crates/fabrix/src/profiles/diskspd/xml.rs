@@ -7,7 +7,7 @@ use std::fmt::Display;
 use fabrix_bench::latency::Latency;
 
 use super::flags::{Flags, NAMES};
-use super::output::deviation;
+use super::output::{deviation, processors};
 use crate::report::figure::escape;
 use crate::report::sheet::Run;
 
@@ -15,7 +15,6 @@ use crate::report::sheet::Run;
 pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
     let mut xml = Xml::default();
     let cpu = runs.first().map(|run| run.results.cpu).unwrap_or_default();
-    let cores = cpu.cores.max(1) as f64;
     xml.within("Results", |xml| {
         xml.within("System", |xml| {
             let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -39,12 +38,10 @@ pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
             xml.element("ProcCount", cpu.cores);
             xml.within("CpuUtilization", |xml| {
                 xml.within("Average", |xml| {
-                    let percent =
-                        |part: f64| format!("{:.2}", (part / cores * 100.0).clamp(0.0, 100.0));
-                    xml.element("UsagePercent", percent(cpu.machine_cores));
-                    xml.element("UserPercent", percent(cpu.user_cores));
-                    xml.element("KernelPercent", percent(cpu.system_cores));
-                    xml.element("IdlePercent", percent(cores - cpu.machine_cores));
+                    let names = ["Usage", "User", "Kernel", "Idle"];
+                    for (name, percent) in names.into_iter().zip(processors(&cpu)) {
+                        xml.element(&format!("{name}Percent"), format!("{percent:.2}"));
+                    }
                 });
             });
             if flags.latency {
@@ -65,12 +62,15 @@ fn profile(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
                 xml.element("Duration", job.runtime.as_secs());
                 xml.element("Warmup", job.ramp.as_secs());
                 xml.element("Cooldown", "0");
+                xml.element("RandSeed", job.seed);
                 xml.element("MeasureLatency", flags.latency);
                 xml.within("Targets", |xml| {
                     for run in runs {
                         xml.within("Target", |xml| {
                             xml.element("Path", escape(&run.disk));
                             xml.element("BlockSize", job.block_bytes);
+                            xml.element("DisableOSCache", !flags.cached);
+                            xml.element("WriteThrough", job.durable);
                             xml.element(
                                 if job.rw.is_random() {
                                     "Random"

@@ -107,20 +107,33 @@ Words of sgp_dd, with disks as URIs:
   if=URI of=URI      copy; of=/dev/null: read only; if=/dev/zero: write only
   bs=N count=N       bytes of a block [512], and how many blocks [all]
   skip=N seek=N      blocks before the first one read, and written
-  bpt=N thr=N        blocks of a command [128], and commands in flight [4]
-  dio=1              accepted without effect, as all I/O is direct
-  time=1             print how long it took";
+  bpt=N thr=N        blocks of a command [128; 32 with bs=2048 and more], and commands in flight [4]
+  oflag=fua,dsync    writes end when they are on the medium
+  iflag=coe oflag=coe coe=1  count errors and go on, but not in a copy
+  time=1             print how long it took
+  dio=1 verbose= deb= sync=0 cdbsz= elemsz_kb= ibs= obs= -v, and the flags direct dio dpo null
+                     accepted without effect, as all I/O is direct
+Numbers are 512, 2k, 2kB (2000), 8x512, 0x200 or 200h.";
 
 pub(super) const DISKSPD_HELP: &str = "\
 Flags of DiskSpd, each with its value behind it, then disks as URIs:
   -b64K -o2 -t1      bytes of a request, in flight for each thread, threads
   -d10 -W5           seconds measured, and before that
   -r -w0             random instead of sequential; percent of writes
+  -rs.. -rd..        refused, as are mixes and distributions
+  -si                sequential with one thread; -r1b -s64K: the length of a request only
   -L -D1000          latencies; readings every so many milliseconds
   -Rtext -Rxml       how to print the results
-  -c1G -f1G -B0 -T0  make a file; use so much of it, from there on; between threads
+  -c1G -B0 -f1G -T0  make a file; use it from -B to -f; distance between threads
   -g1000i -g1000 -z1 requests a second, or bytes a millisecond, of each thread; seed
-  -S.. -Z.. -h -n    taken: no cache and random contents anyway
+  -i8 -j5            pause for 5 ms after every 8 requests of a thread
+  -a0,1 -ag0,0,1     processors of the threads; -n -ag: unbound, as without
+  -Sb                files through the page cache; without, and with -S -Su -Sd -Sr: none
+  -Sw -Ss            writes end when they are on the medium; -Sh -h: so, and no page cache
+  -Z1M               random contents, as without; -Z -Zr are refused
+  -Xprofile.xml      the flags of an XML profile; targets behind it stand for *1, *2, ...
+  -C1 -fr -fs -l -P -v -x  accepted without effect
+Sizes may count blocks: -b8K -B10b.
 Or the set of a published test: set [-d1] URI...";
 
 #[cfg(test)]

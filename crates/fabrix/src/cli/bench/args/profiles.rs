@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::CommonArgs;
 use crate::args::values::{DISKS_HELP, Format, parse_bytes, parse_time};
+use crate::profiles::cdm::Test;
 
 /// Arguments of the profiles that measure a table of workloads.
 #[derive(Args)]
@@ -109,9 +110,12 @@ pub(crate) struct CdmArgs {
     /// The disk to measure, as a URI
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
-    /// Which four tests
+    /// Which tests
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) preset: CdmPreset,
+    /// Other tests than those of a preset, like SEQ1M-Q8T1,RND4K-Q32T16
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Test::parse, conflicts_with = "preset")]
+    pub(crate) tests: Vec<Test>,
     /// Size of the test region
     #[arg(long, default_value = "1G", value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) size: u64,
@@ -119,8 +123,8 @@ pub(crate) struct CdmArgs {
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) count: u32,
     /// How long each run lasts
-    #[arg(long, default_value = "5s", value_parser = parse_time, value_name = "TIME")]
-    pub(crate) time: Duration,
+    #[arg(long, alias = "time", default_value = "5s", value_parser = parse_time, value_name = "TIME")]
+    pub(crate) runtime: Duration,
     /// Pause between tests
     #[arg(long, default_value = "5s", value_parser = parse_time, value_name = "TIME")]
     pub(crate) interval: Duration,
@@ -145,6 +149,8 @@ pub(crate) enum CdmPreset {
     Peak,
     /// SEQ1M Q1T1 and RND4K Q1T1
     Real,
+    /// SEQ1M Q8T1 alone
+    Demo,
 }
 
 /// Arguments of `bench net`.
@@ -161,8 +167,9 @@ pub(crate) struct NetArgs {
     #[arg(short, long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:5301")]
     pub(crate) server: Option<String>,
     /// How long each test lasts
-    #[arg(short = 't', long, default_value = "2s", value_parser = parse_time, value_name = "TIME")]
-    pub(crate) time: Duration,
+    #[arg(short = 't', long, alias = "time", default_value = "2s", value_parser = parse_time)]
+    #[arg(value_name = "TIME")]
+    pub(crate) runtime: Duration,
     /// Streams at once
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -208,6 +215,9 @@ pub(crate) struct CompareArgs {
     /// End with exit code 6 when B has so many percent fewer IOPS, beyond the noise
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub(crate) fail_over: Option<f64>,
+    /// How to print the comparison
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

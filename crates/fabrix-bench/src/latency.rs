@@ -140,8 +140,8 @@ pub struct Latency {
     pub stddev_ns: f64,
     /// The requested percentiles with their values, with 3 significant digits.
     pub percentiles_ns: Vec<(f64, u64)>,
-    /// Number of requests in each of fio's 32 ranges: below 2, 4, 10, 20, 50, 100, 250, 500, 750 and
-    /// 1000 ns, the same in us and in ms, below 2 s, and the rest. Empty without requests.
+    /// Number of requests in each of fio's 32 ranges: below 2, 4, 10, 20, 50, 100, 250, 500, 750
+    /// and 1000 ns, the same in us and in ms, below 2 s, and the rest. Empty without requests.
     pub counts: Vec<u64>,
 }
 

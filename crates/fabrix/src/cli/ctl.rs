@@ -103,8 +103,8 @@ fn text(now: &Value) -> String {
     out
 }
 
-/// The peers that may connect. Beside the names of one kind of peer `any` stands for the other kind,
-/// and is left out if no address serves that kind.
+/// The peers that may connect. Beside the names of one kind of peer `any` stands for the other
+/// kind, and is left out if no address serves that kind.
 fn allowed(now: &Value) -> Vec<&str> {
     let mut words = strings(&now["allow"]);
     if let ["any", name, ..] = words[..] {
@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn any_is_left_out_for_a_protocol_that_is_not_served() {
-        let now = |portals: &[&str]| json!({ "allow": ["any", "nqn.a"], "listen": ["127.0.0.1:4420"], "portals": portals });
+        let listen = ["127.0.0.1:4420"];
+        let now = |portals: &[&str]| json!({ "allow": ["any", "nqn.a"], "listen": listen, "portals": portals });
         assert_eq!(allowed(&now(&[])), ["nqn.a"]);
         assert_eq!(allowed(&now(&["127.0.0.1:3260"])), ["any", "nqn.a"]);
         assert_eq!(allowed(&json!({ "allow": ["any"] })), ["any"]);

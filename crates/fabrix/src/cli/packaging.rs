@@ -1,5 +1,5 @@
-//! `fabrix completion` and `fabrix man`: files for packages, made from the definition of the command
-//! line.
+//! `fabrix completion` and `fabrix man`: files for packages, made from the definition of the
+//! command line.
 
 use std::process::ExitCode;
 

@@ -101,7 +101,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     outcome
 }
 
-/// Refuses options for a protocol that is not served. Through `--api` an address may be added later.
+/// Refuses options for a protocol that is not served. Through `--api` an address may be added
+/// later.
 fn check_options(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
     if let Some(api) = &args.api {
         return socket_path(api).map(drop);

@@ -144,7 +144,7 @@ pub(super) fn said(class: &str, title: &str, sentences: &[String]) -> String {
 fn marked(sentence: &str) -> String {
     let parts: Vec<String> = sentence.split('`').map(escape).collect();
     // An odd number of backticks has one without a partner.
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return escape(sentence);
     }
     let part = |(at, text): (usize, &String)| match at % 2 {

@@ -64,7 +64,8 @@ pub(super) fn groups(table: &Table) -> Vec<(String, usize)> {
     table.groups().into_iter().map(shown).collect()
 }
 
-/// The name of a column or of its group as shown to people. The unit of times stands in their cells.
+/// The name of a column or of its group as shown to people. The unit of times stands in their
+/// cells.
 pub(super) fn headed(table: &Table, at: usize, name: &str) -> String {
     let mut cells = table.rows.iter().map(|row| &row[at]);
     let times = cells.any(|cell| matches!(cell, Cell::Number(_, Shown::Time)));

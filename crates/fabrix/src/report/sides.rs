@@ -26,7 +26,8 @@ pub(super) fn iops(matrix: &Matrix) -> String {
     let chart = pairs(
         "Requests per second of the 4 KiB workloads",
         &rows,
-        (|cell| cell.iops, |row| row.wire_iops),
+        |cell| cell.iops,
+        |row| row.wire_iops,
         grouped,
     );
     card(
@@ -42,10 +43,8 @@ pub(super) fn bandwidth(matrix: &Matrix) -> String {
     let chart = pairs(
         "Bandwidth of the 64 and 8 KiB workloads",
         &rows,
-        (
-            |cell| cell.bw_bytes / 1e6,
-            |row| row.wire_iops * row.block_bytes / 1e6,
-        ),
+        |cell| cell.bw_bytes / 1e6,
+        |row| row.wire_iops * row.block_bytes / 1e6,
         short,
     );
     card(
@@ -64,7 +63,8 @@ fn rows(matrix: &Matrix, wanted: fn(&str) -> bool) -> Vec<&Row> {
 fn pairs(
     label: &str,
     rows: &[&Row],
-    (value, wire): (fn(&Cell) -> f64, fn(&Row) -> f64),
+    value: fn(&Cell) -> f64,
+    wire: fn(&Row) -> f64,
     text: fn(f64) -> String,
 ) -> Chart {
     let greatest = rows

@@ -88,8 +88,8 @@ impl Served {
 
     /// Commands of open-iscsi that discover the target and log in.
     ///
-    /// With CHAP the first command adds the target without discovery, which would need the secret in
-    /// a file. USER and SECRET stand for those of `--chap`.
+    /// With CHAP the first command adds the target without discovery, which would need the secret
+    /// in a file. USER and SECRET stand for those of `--chap`.
     fn login_commands(&self, chap: bool) -> Option<Vec<String>> {
         let portal = quoted(&self.iscsi_portal().map(announced)?.to_string());
         let node = format!("iscsiadm -m node -T {} -p {portal}", self.iqn);

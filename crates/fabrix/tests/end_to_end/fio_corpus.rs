@@ -1,5 +1,5 @@
-//! Job files of fio mean here what they mean to fio: each file of `tests/fio` runs in both programs,
-//! on files of the same size, and the results have the same jobs, counts and bytes.
+//! Job files of fio mean here what they mean to fio: each file of `tests/fio` runs in both
+//! programs, on files of the same size, and the results have the same jobs, counts and bytes.
 
 use std::path::Path;
 use std::process::Command;

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(NO_JOB));
     }
     if args.showcmd {
-        fail(errors)?;
+        fail(&errors)?;
         let lines = groups.iter().flat_map(|group| command_lines(group, &over));
         return print(&lines.collect::<String>()).map(|()| ExitCode::SUCCESS);
     }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
             Err(wrong) => errors.extend(wrong),
         }
     }
-    fail(errors)?;
+    fail(&errors)?;
     if !over.is_empty() {
         let keys: Vec<&str> = over.iter().map(|one| one.key.as_str()).collect();
         say_all(&[format!(
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
     let stages = stages.map(|stage| {
         let jobs = stage
             .into_iter()
-            .map(|one| opened.plan(&mut session, one, disk, args));
+            .map(|one| opened.plan(&mut session, &one, disk, args));
         let jobs: Result<Vec<Vec<Planned>>, Failure> = jobs.collect();
         jobs.map(|jobs| jobs.into_iter().flatten().collect())
     });
@@ -142,7 +142,7 @@ fn files_and_disk(line: &CommandLine) -> Result<(Vec<&str>, Option<&str>), Failu
 }
 
 /// Fails with all sentences.
-fn fail(errors: Vec<String>) -> Result<(), Failure> {
+fn fail(errors: &[String]) -> Result<(), Failure> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -192,7 +192,7 @@ impl Opened {
     fn plan(
         &mut self,
         session: &mut Session,
-        listed: Listed,
+        listed: &Listed,
         named: Option<&str>,
         args: &FioArgs,
     ) -> Result<Vec<Planned>, Failure> {
@@ -232,7 +232,7 @@ impl Opened {
     }
 }
 
-const NO_JOB: &str = "there is no job: name a file of jobs, or begin a job with --name=NAME; fio's options and defaults \
-                      apply only to such jobs";
+const NO_JOB: &str = "there is no job: name a file of jobs, or begin a job with --name=NAME; fio's options \
+                      and defaults apply only to such jobs";
 /// Largest job file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;

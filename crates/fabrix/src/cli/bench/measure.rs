@@ -99,8 +99,8 @@ fn wait(session: &Session, time: Duration) {
     }
 }
 
-/// Prints the results, or writes them to a file. A file that cannot be written leaves the results on
-/// stdout.
+/// Prints the results, or writes them to a file. A file that cannot be written leaves the results
+/// on stdout.
 fn show(session: &Session, runs: &[Run], file: Option<&Path>) -> Result<(), Failure> {
     let text = match session.args.output {
         Format::Text => runs.iter().map(report::text::run).collect(),

@@ -28,8 +28,10 @@ pub(super) fn expanded(
     Ok(text)
 }
 
+type Number = fn() -> u64;
+
 /// fio's variables about the machine.
-const MACHINE: [(&str, fn() -> u64); 3] = [
+const MACHINE: [(&str, Number); 3] = [
     ("$ncpus", processors),
     ("$pagesize", page_bytes),
     ("$mb_memory", memory_mib),

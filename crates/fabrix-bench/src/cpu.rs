@@ -1,17 +1,13 @@
 //! Processor use in cores over the measured time: of the job threads, the process and the machine.
 //!
 //! The counters are read at the start and at the end, never while a request is timed. The job
-//! threads read their own time (see `worker`). The process's time comes from /proc/self/stat in
-//! ticks of 10 ms, its context switches from /proc/self/task, and the machine's time from
-//! /proc/stat.
+//! threads read their own time (see `worker`). The machine's time comes from /proc/stat in ticks of
+//! 10 ms, so over a few milliseconds it tells little.
 
 use std::time::{Duration, Instant};
 
+use fabrix_rt::process::{Usage, usage};
 use fabrix_rt::topology::{self, CpuTimes};
-
-/// Tick of the processor times in /proc: 10 ms (USER_HZ), independent of the kernel's internal
-/// tick.
-const TICK: Duration = Duration::from_millis(10);
 
 /// Processor use over the measured time, in cores. 1.5 means that on average one and a half cores
 /// were busy.
@@ -43,20 +39,16 @@ pub struct Cpu {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     at: Instant,
-    process: Process,
-    context_switches: u64,
+    process: Usage,
     machine: Vec<CpuTimes>,
 }
 
 impl Snapshot {
     /// Reads the counters now. Unreadable counters are 0.
     pub(crate) fn take() -> Self {
-        let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let process = process(&text).unwrap_or_default();
         Self {
             at: Instant::now(),
-            process,
-            context_switches: context_switches(),
+            process: usage(),
             machine: topology::cpu_busy(),
         }
     }
@@ -72,23 +64,16 @@ impl Snapshot {
                 time.as_secs_f64() / window.as_secs_f64()
             }
         };
+        let (now, was) = (&self.process, &earlier.process);
         Cpu {
             job_cores: 0.0,
-            user_cores: cores(self.process.user.saturating_sub(earlier.process.user)),
-            system_cores: cores(self.process.system.saturating_sub(earlier.process.system)),
+            user_cores: cores(now.user.saturating_sub(was.user)),
+            system_cores: cores(now.system.saturating_sub(was.system)),
             machine_cores: busy_cores(&earlier.machine, &self.machine, |times| times.busy),
             machine_system_cores: busy_cores(&earlier.machine, &self.machine, |times| times.system),
-            context_switches: self
-                .context_switches
-                .saturating_sub(earlier.context_switches),
-            minor_faults: self
-                .process
-                .minor_faults
-                .saturating_sub(earlier.process.minor_faults),
-            major_faults: self
-                .process
-                .major_faults
-                .saturating_sub(earlier.process.major_faults),
+            context_switches: now.context_switches - was.context_switches,
+            minor_faults: now.minor_faults - was.minor_faults,
+            major_faults: now.major_faults - was.major_faults,
             cores: self.machine.len(),
             window,
         }
@@ -99,8 +84,9 @@ impl Cpu {
     /// Raises the figures of the process and of the machine to those of their parts, where
     /// `threads_cores` is the use of all job threads.
     ///
-    /// The counters of processes and of the machine advance in ticks, those of threads in
-    /// nanoseconds. Over a short time a thread may therefore appear to use more than the machine.
+    /// The counters of the machine advance in ticks, those of processes in microseconds and those
+    /// of threads in nanoseconds. Over a short time a thread may therefore appear to use more than
+    /// the machine.
     pub(crate) fn contain(&mut self, threads_cores: f64) {
         let missing = threads_cores - self.user_cores - self.system_cores;
         self.user_cores += missing.max(0.0);
@@ -132,65 +118,9 @@ fn busy_cores(
     busy.sum()
 }
 
-/// Context switches of all threads of this process until now.
-///
-/// Source: proc_pid_status(5), `voluntary_ctxt_switches` and `nonvoluntary_ctxt_switches`.
-fn context_switches() -> u64 {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
-        return 0;
-    };
-    let of = |text: &str| -> u64 {
-        let counts = text.lines().filter(|line| line.contains("ctxt_switches:"));
-        let counts = counts.filter_map(|line| line.split_once(':')?.1.trim().parse::<u64>().ok());
-        counts.sum()
-    };
-    threads
-        .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("status")).ok())
-        .map(|text| of(&text))
-        .sum()
-}
-
-/// Counters of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Process {
-    user: Duration,
-    system: Duration,
-    minor_faults: u64,
-    major_faults: u64,
-}
-
-/// The counters of a process, from the text of /proc/PID/stat.
-///
-/// Source: proc_pid_stat(5), fields 10 (minflt), 12 (majflt), 14 (utime) and 15 (stime).
-fn process(text: &str) -> Option<Process> {
-    // The name stands in parentheses and may contain any character, so only the last `)` ends it.
-    let after_name = &text[text.rfind(')')? + 1..];
-    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    let count = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let time = |field: usize| Some(TICK * u32::try_from(count(field)?).ok()?);
-    Some(Process {
-        user: time(14)?,
-        system: time(15)?,
-        minor_faults: count(10)?,
-        major_faults: count(12)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_whose_name_looks_like_fields_is_read_right() {
-        let text = "12 (a) 1 (b) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 1";
-        let expected = Process {
-            user: Duration::from_millis(1500),
-            system: Duration::from_millis(250),
-            minor_faults: 7,
-            major_faults: 9,
-        };
-        assert_eq!(process(text), Some(expected));
-    }
 
     #[test]
     fn a_core_that_was_half_busy_counts_half() {
@@ -205,6 +135,15 @@ mod tests {
         assert!((busy - 0.5).abs() < 1e-9, "{busy}");
         let system = busy_cores(&[was], &[now], |times| times.system);
         assert!((system - 0.25).abs() < 1e-9, "{system}");
+    }
+
+    #[test]
+    fn no_process_uses_more_than_its_machine_however_short_the_time() {
+        let begin = Snapshot::take();
+        while begin.at.elapsed() < Duration::from_micros(3300) {}
+        let cpu = Snapshot::take().since(&begin);
+        let process = cpu.user_cores + cpu.system_cores;
+        assert!(process <= cpu.cores as f64 + 0.01, "{cpu:?}");
     }
 
     #[test]
@@ -225,11 +164,5 @@ mod tests {
         let mut same = busy;
         same.contain(1.0);
         assert_eq!(same, busy, "nothing has to be raised");
-    }
-
-    #[test]
-    fn a_text_that_is_not_the_expected_one_gives_nothing() {
-        assert_eq!(process(""), None);
-        assert_eq!(process("1 (x) S 1 2"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Properties of this process: session, output, core files, command line.
+//! Properties of this process: session, output, core files, command line, use of the machine.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 use crate::sys;
-pub use crate::sys::process::{carries_io, is_root, new_session};
+pub use crate::sys::process::{Usage, carries_io, is_root, new_session, usage};
 
 /// Redirects standard output and standard error to files.
 ///

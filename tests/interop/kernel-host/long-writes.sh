@@ -2,7 +2,6 @@
 # ends threads for less, every block arrives, and `doctor` says why such a kernel is slow.
 # modules: nvme-tcp crc32c_generic
 # tools: nvme fio
-# run: core
 # seconds: 240
 serve ram:128M
 case $(uname -r) in

@@ -2,7 +2,6 @@
 # and of 4096 bytes: marks are written all over the disk, and afterwards every byte is read.
 # modules: nvme-tcp
 # tools: nvme blkdiscard cmp
-# run: core
 serve ram:96M ram:96M,block=4096
 connect
 wait_for 30 has_disks 1 2

@@ -2,7 +2,6 @@
 # blocks of 512 and of 4096 bytes: marks are written all over the disk, and afterwards every byte is read.
 # modules: iscsi_tcp sd_mod crc32c_generic
 # tools: iscsid iscsiadm blkdiscard cmp
-# run: core
 # log: Power-on or device reset occurred
 serve_iscsi ram:72M ram:72M,block=4096
 initiator

@@ -9,6 +9,7 @@ mod engines;
 mod keys;
 mod numbers;
 mod place;
+mod processors;
 pub(crate) mod sections;
 pub(crate) mod table;
 mod variables;

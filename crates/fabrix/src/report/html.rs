@@ -166,8 +166,8 @@ mod tests {
     fn every_workload_stands_in_the_table_and_in_its_charts() {
         let page = sample_page();
         for row in &sample::matrix().rows {
-            // A text each for IOPS or bandwidth, share of the wire, latency and CPU, and the head of
-            // a row of the table.
+            // A text each for IOPS or bandwidth, share of the wire, latency and CPU, and the head
+            // of a row of the table.
             let count = page.matches(&format!(">{}</t", row.name)).count();
             assert_eq!(count, 5, "{}", row.name);
         }

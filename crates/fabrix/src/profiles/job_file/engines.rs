@@ -11,10 +11,9 @@ pub(super) fn is_synchronous(name: &str) -> Result<bool, String> {
     if ASYNCHRONOUS.contains(&name) {
         return Ok(false);
     }
-    let named = |(engine, _): &&(&str, &str)| {
-        name == *engine || (*engine == "external" && name.contains(':'))
-    };
-    match FOREIGN.iter().find(named) {
+    let engine = if name.contains(':') { "external" } else { name };
+    let is_named = |(engines, _): &&(&[&str], &str)| engines.contains(&engine);
+    match FOREIGN.iter().find(is_named) {
         Some((_, instead)) => Err(format!("`{name}` is another kind of disk; {instead}")),
         None => Err(format!(
             "`{name}` is not an engine of fio that is known here; write libaio, io_uring or psync"
@@ -28,47 +27,78 @@ const SYNCHRONOUS: [&str; 8] = [
 const ASYNCHRONOUS: [&str; 4] = ["libaio", "io_uring", "posixaio", "windowsaio"];
 
 /// Engines that mean another kind of disk, with the disk to name instead.
-const FOREIGN: [(&str, &str); 19] = [
-    ("null", "name it in filename=null:SIZE"),
-    ("libiscsi", "name it in filename=iscsi://HOST/IQN/LUN"),
+const FOREIGN: [(&[&str], &str); 13] = [
+    (&["null", "cpp_null"], "name it in filename=null:SIZE"),
+    (&["libiscsi"], "name it in filename=iscsi://HOST/IQN/LUN"),
     (
-        "io_uring_cmd",
+        &["io_uring_cmd"],
         "use the block device of the namespace, or filename=nvme+tcp://HOST/NQN",
     ),
     (
-        "external",
-        "name a remote disk in filename=nvme+tcp://HOST/NQN",
-    ),
-    ("spdk", "name a remote disk in filename=nvme+tcp://HOST/NQN"),
-    (
-        "xnvme",
+        &["external", "spdk", "xnvme"],
         "name a remote disk in filename=nvme+tcp://HOST/NQN",
     ),
     (
-        "libblkio",
+        &["libblkio"],
         "name a file, a block device or a remote disk in filename=",
     ),
     (
-        "nbd",
+        &["nbd"],
         "attach it first, and name the block device in filename=",
     ),
     (
-        "rbd",
-        "attach it first (rbd map), and name the block device in filename=",
-    ),
-    (
-        "rados",
+        &["rbd", "rados"],
         "attach an image first (rbd map), and name the block device in filename=",
     ),
-    ("http", "only block devices can be measured"),
-    ("gfapi", "mount it, and name a file in filename="),
-    ("libhdfs", "only block devices can be measured"),
-    ("libpmem", "name the file or the block device in filename="),
-    ("dev-dax", "name a block device in filename="),
-    ("mtd", "name a block device in filename="),
-    ("net", "`fabrix bench net` measures the network"),
-    ("rdma", "`fabrix bench net` measures the network"),
-    ("cpuio", "only disks can be measured"),
+    (
+        &[
+            "gfapi",
+            "gfapi_async",
+            "nfs",
+            "dfs",
+            "ime_psync",
+            "ime_psyncv",
+            "ime_aio",
+        ],
+        "mount it, and name a file in filename=",
+    ),
+    (
+        &[
+            "libpmem",
+            "dev-dax",
+            "mtd",
+            "libcufile",
+            "libhipfile",
+            "libzbc",
+        ],
+        "name the file or the block device in filename=",
+    ),
+    (
+        &["net", "netsplice", "rdma"],
+        "`fabrix bench net` measures the network",
+    ),
+    (
+        &["http", "libhdfs"],
+        "objects have no blocks to be measured",
+    ),
+    (
+        &["cpuio", "exec"],
+        "only disks can be measured; run it beside this program",
+    ),
+    (
+        &[
+            "dircreate",
+            "dirdelete",
+            "dirstat",
+            "e4defrag",
+            "falloc",
+            "filecreate",
+            "filedelete",
+            "filestat",
+            "ftruncate",
+        ],
+        "file systems are not measured, only blocks",
+    ),
 ];
 
 #[cfg(test)]

@@ -87,7 +87,8 @@ fn option<'a>(profile: &'a Command, word: &OsStr) -> Option<&'a Arg> {
 
 /// Whether the option's value is the next word.
 fn takes_more(option: &Arg, word: &OsStr) -> bool {
-    option.get_action().takes_values() && named(word).is_some_and(|(_, value)| value.is_none())
+    let may_take = option.get_action().takes_values() && !option.is_require_equals_set();
+    may_take && named(word).is_some_and(|(_, value)| value.is_none())
 }
 
 /// Name and value of `--name` or `--name=value`.

@@ -4,11 +4,10 @@ use fabrix_bench::job::Distribution;
 use fabrix_bench::{RUNTIME_MAX, Rw};
 
 use super::Key;
-use crate::args::parse_cores;
 use crate::cli::bench::args::parse_percentiles;
 use crate::profiles::job_file::keys::Amount;
 use crate::profiles::job_file::numbers::{percent, size, switch, time, whole, word};
-use crate::profiles::job_file::{engines, random_seed};
+use crate::profiles::job_file::{engines, processors, random_seed};
 
 pub(super) const KEYS: &[Key] = &[
     Key::honoured(
@@ -348,10 +347,26 @@ pub(super) const KEYS: &[Key] = &[
     Key::honoured(
         &["cpus_allowed"],
         |section, value| {
-            section.cpus = Some(parse_cores(&value.replace(':', ","))?.0);
+            section.cpus = Some(processors::of_list(value)?);
             Ok(())
         },
         "each job is pinned to one of them in turn; all jobs need the same list",
+    ),
+    Key::honoured(
+        &["cpumask"],
+        |section, value| {
+            section.cpus = Some(processors::of_mask(value)?);
+            Ok(())
+        },
+        "the same as a number",
+    ),
+    Key::honoured(
+        &["numa_cpu_nodes"],
+        |section, value| {
+            section.cpus = Some(processors::of_nodes(value, processors::NODES.as_ref())?);
+            Ok(())
+        },
+        "all processors of these nodes",
     ),
     Key::honoured(
         &["write_bw_log"],

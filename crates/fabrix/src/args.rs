@@ -323,7 +323,10 @@ const AFTER_HELP: &str = "\
 Start here:
   fabrix demo                                   measure this machine and write a report
   fabrix serve ram:1G --run 'fabrix bench $uri' serve and measure in one line
-  fabrix doctor                                 check what would make it faster";
+  fabrix doctor                                 check what would make it faster
+
+Exit codes: 0 done, 1 failed or I/O error (a port in use, too), 2 wrong usage, 3 cannot connect,
+5 data differs, 6 slower than `bench compare --fail-over` allows.";
 
 #[cfg(test)]
 mod tests {

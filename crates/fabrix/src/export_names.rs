@@ -13,8 +13,8 @@ use crate::machine;
 pub(crate) struct ExportNames {
     pub(crate) nqn: String,
     pub(crate) iqn: String,
-    /// Distinguishes RAM disks of this process from those of other processes: the NQN from the
-    /// user, else the first listening address.
+    /// Distinguishes RAM disks of this process from those of other processes: the NQN or else the
+    /// IQN from the user, else the first listening address.
     pub(crate) scope: String,
 }
 
@@ -36,7 +36,7 @@ impl ExportNames {
         Self {
             nqn: name(nqn, "nqn"),
             iqn: name(iqn, "iqn"),
-            scope: nqn.map_or(address, str::to_owned),
+            scope: nqn.or(iqn).map_or(address, str::to_owned),
         }
     }
 }
@@ -122,5 +122,8 @@ mod tests {
         assert_eq!(given.nqn, "nqn.2026-01.example:a");
         assert_eq!(given.iqn, "iqn.2026-01.example:a");
         assert_eq!(given.scope, "nqn.2026-01.example:a");
+        let iqn = Some("iqn.2026-01.example:a");
+        let given = ExportNames::of_machine("machine", None, iqn, &[iscsi("127.0.0.1:0")]);
+        assert_eq!(given.scope, "iqn.2026-01.example:a");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fabrix_rt::net;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::served::socket_address;
 
 /// Listens on the address of `--listen`, and returns the socket with its URI. Port 0 lets the
@@ -26,12 +26,7 @@ pub(super) fn listen(text: &str, anybody: bool) -> Result<(OwnedFd, PathBuf), Fa
              or serve the disk over NVMe/TCP or iSCSI"
         )));
     }
-    let refused = |error| {
-        Failure::new(
-            Kind::Connect,
-            format!("{error}; choose another with --listen"),
-        )
-    };
+    let refused = |error| Failure::io(format!("{error}; choose another with --listen"));
     let listener = net::listen(address).map_err(refused)?;
     let address = listener.local_addr().map_err(Failure::io)?;
     let listener = listener.as_fd().try_clone_to_owned().map_err(Failure::io)?;

@@ -107,7 +107,7 @@ pub(crate) fn loopback_iops(
     let ended = Arc::clone(stop);
     let server = std::thread::spawn(move || {
         let (stream, _) = listener.accept()?;
-        server::serve(&stream, &ended)
+        server::serve(&stream, || {}, &ended)
     });
     let found = client::measure(&address, order, 1, stop)?;
     found.whole()?;

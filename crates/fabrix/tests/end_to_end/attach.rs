@@ -75,6 +75,10 @@ fn a_port_serves_the_disk_until_it_is_detached_by_its_address() {
     let port = place.attach(&["ram:64K", "--listen", "nbd://127.0.0.1:0"]);
     let uri = port.to_str().expect("text");
     let address = uri.strip_prefix("nbd://").expect("an address").to_owned();
+    let second = place.run(&["attach", "ram:64K", "--listen", &port.display().to_string()]);
+    second
+        .exits(1)
+        .says(&[&address, "choose another with --listen"]);
     let stream = TcpStream::connect(&address).expect("it listens");
     let mut client = begin_nbd_on(stream);
     assert_eq!(client.read(512, 512), Ok(vec![0; 512]));

@@ -7,9 +7,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::harness::{BOUND, NQN, Serve, fabrix};
+use super::harness::{BOUND, IQN, Serve, fabrix};
 
-const TARGET: &str = "iqn.2026-01.io.fabrix:disks";
 const RESERVATION_CONFLICT: u8 = 0x18;
 const REGISTER_AND_IGNORE: u8 = 6;
 const RESERVE: u8 = 1;
@@ -27,7 +26,7 @@ impl Initiator {
         let socket = TcpStream::connect(portal).expect("it listens");
         socket.set_read_timeout(Some(BOUND)).expect("a timeout");
         let mut initiator = Self { socket, cmd_sn: 1 };
-        let text = format!("InitiatorName=iqn.2026-01.example:{name}\0TargetName={TARGET}\0");
+        let text = format!("InitiatorName=iqn.2026-01.example:{name}\0TargetName={IQN}\0");
         let mut login = [0; 48];
         (login[0], login[1], login[8], login[27]) = (0x43, 0x87, 0x80, 1);
         initiator.send(login, text.as_bytes());
@@ -147,8 +146,8 @@ fn a_disk_whose_stored_reservations_are_damaged_is_not_served() {
         "iscsi://127.0.0.1:0",
         "--state",
         &state,
-        "--nqn",
-        NQN,
+        "--iqn",
+        IQN,
     ];
     let mut target = serve("ram:16M", &["--state", &state]);
     let mut initiator = Initiator::new(&target, "i");

@@ -43,7 +43,7 @@ fn a_port_in_use_is_told_with_the_way_out() {
         &format!("nvme+tcp://{address}"),
     ]);
     ended
-        .exits(3)
+        .exits(1)
         .says(&[&address, "is in use by another program", "--listen"]);
     assert_eq!(ended.stdout, "", "nothing is promised");
 }
@@ -54,7 +54,7 @@ fn an_address_of_another_machine_cannot_be_listened_on() {
     let listen = ["--listen", "nvme+tcp://192.0.2.1:4420", "--allow", "any"];
     let ended = fabrix(&[&["serve", "null:8M"], &listen[..]].concat());
     ended
-        .exits(3)
+        .exits(1)
         .says(&["192.0.2.1:4420", "is not an address of this machine"]);
 }
 

@@ -29,8 +29,8 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
                 let (open, stop) = (Arc::clone(&open), Arc::clone(stop));
                 open.fetch_add(1, Ordering::Relaxed);
                 std::thread::spawn(move || {
-                    say(format_args!("a client from {peer}"));
-                    if let Err(error) = serve(&stream, &stop) {
+                    let ordered = || say(format_args!("a client from {peer}"));
+                    if let Err(error) = serve(&stream, ordered, &stop) {
                         say(format_args!("{peer}: {error}"));
                     }
                     open.fetch_sub(1, Ordering::Relaxed);
@@ -45,14 +45,19 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves one connection: the order, then the bytes.
-pub(super) fn serve(stream: &TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
+/// Serves one connection: the order, then the bytes. Calls `ordered` between the two.
+pub(super) fn serve(
+    stream: &TcpStream,
+    ordered: impl FnOnce(),
+    stop: &AtomicBool,
+) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let order = Order::receive(stream)?;
     (&*stream).write_all(b"ok\n")?;
+    ordered();
     let outcome = match order.mode {
         Mode::Send => receive(stream, stop).map(drop),
         Mode::Receive => send(stream, order, stop).map(drop),

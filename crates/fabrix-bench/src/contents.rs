@@ -19,10 +19,12 @@ pub use pattern::parse_pattern;
 pub struct Contents {
     /// Data that a buffer is filled with.
     pub base: Base,
-    /// Whether each write changes a part of every sector (`scramble_buffers`).
-    pub scramble: bool,
-    /// Whether each write has new random data (`refill_buffers`).
-    pub refill: bool,
+    /// Whether each write changes a part of every sector (`scramble_buffers`). None: only random
+    /// data that no option has shaped.
+    pub scramble: Option<bool>,
+    /// Whether each write fills its buffer again (`refill_buffers`). None: only for
+    /// `compress_percent` and `dedupe_percent`.
+    pub refill: Option<bool>,
     /// Percentage of each chunk that is not random, so that it compresses
     /// (`buffer_compress_percentage`).
     pub compress_percent: u32,
@@ -48,8 +50,8 @@ impl Default for Contents {
     fn default() -> Self {
         Self {
             base: Base::Random,
-            scramble: true,
-            refill: false,
+            scramble: None,
+            refill: None,
             compress_percent: 0,
             compress_chunk: 512,
             dedupe_percent: 0,
@@ -58,16 +60,6 @@ impl Default for Contents {
 }
 
 impl Contents {
-    /// Fills every write with a pattern, as fio's `buffer_pattern` does: without scrambling.
-    pub fn set_pattern(&mut self, pattern: Vec<u8>) {
-        (self.base, self.scramble) = (Base::Pattern(pattern), false);
-    }
-
-    /// Fills every write with zeroes, as fio's `zero_buffers` does: without scrambling.
-    pub fn set_zeroes(&mut self) {
-        (self.base, self.scramble) = (Base::Zeroes, false);
-    }
-
     /// Checks the numbers. The error is the end of a sentence about the job.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (name, percent) in [
@@ -88,14 +80,17 @@ impl Contents {
 
     /// What each write does to its filled buffer.
     fn change(&self) -> Change {
-        let random = self.base == Base::Random;
-        let is_made = self.compress_percent > 0 || self.dedupe_percent > 0;
-        match is_made {
-            true if self.compress_percent == 100 && self.dedupe_percent == 0 => Change::None,
-            true => Change::Fill,
-            false if self.refill && random => Change::Fill,
-            false if self.scramble => Change::Scramble,
-            false => Change::None,
+        let is_shaped = self.compress_percent > 0 || self.dedupe_percent > 0;
+        let has_random_part = match is_shaped {
+            true => self.compress_percent < 100,
+            false => self.base == Base::Random,
+        };
+        if has_random_part && self.refill.unwrap_or(is_shaped) {
+            Change::Fill
+        } else if self.scramble.unwrap_or(has_random_part && !is_shaped) {
+            Change::Scramble
+        } else {
+            Change::None
         }
     }
 }
@@ -260,7 +255,7 @@ mod tests {
     fn no_two_sectors_are_equal_by_default_or_when_refilled() {
         for refill in [false, true] {
             let contents = Contents {
-                refill,
+                refill: Some(refill),
                 ..Contents::default()
             };
             let data = written(contents, 256);
@@ -273,7 +268,7 @@ mod tests {
     #[test]
     fn without_scrambling_each_buffer_repeats() {
         let contents = Contents {
-            scramble: false,
+            scramble: Some(false),
             ..Contents::default()
         };
         assert_eq!(different(&written(contents, 256), 4096), 4);
@@ -281,16 +276,18 @@ mod tests {
 
     #[test]
     fn zeroes_and_patterns_stay_what_they_are_unless_scrambled() {
-        let mut contents = Contents::default();
-        contents.set_zeroes();
+        let mut contents = Contents {
+            base: Base::Zeroes,
+            ..Contents::default()
+        };
         assert_eq!(zeroes(&written(contents.clone(), 8)), 8 * 4096);
-        contents.set_pattern(vec![1, 2, 3]);
+        contents.base = Base::Pattern(vec![1, 2, 3]);
         let data = written(contents.clone(), 2);
         assert_eq!(
             (&data[..6], &data[4096..4099]),
             (&[1, 2, 3, 1, 2, 3][..], &[1, 2, 3][..])
         );
-        contents.scramble = true;
+        contents.scramble = Some(true);
         assert_eq!(different(&written(contents, 8), 512), 64);
     }
 

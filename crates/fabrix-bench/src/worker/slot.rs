@@ -137,7 +137,8 @@ fn new_slot(shard: &mut Shard, job: &Job, filler: &mut Filler) -> Option<Slot> {
     Some(slot)
 }
 
-/// Length of the longest read or write in bytes.
+/// Length of the longest read or write in bytes. The first read of a job has one unit, even if the
+/// job only writes.
 pub(super) fn longest(job: &Job, write: bool) -> usize {
-    job.sizes(write).longest_bytes() as usize
+    job.sizes(write).longest_bytes().max(job.unit_bytes()) as usize
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fabrix_bench::contents::Contents;
+use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Distribution;
 use fabrix_bench::job::Share;
 use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
@@ -195,8 +195,10 @@ fn a_random_pass_visits_each_block_once() {
 
 #[test]
 fn written_blocks_differ_unless_asked_otherwise() {
-    let mut zeroes = Contents::default();
-    zeroes.set_zeroes();
+    let zeroes = Contents {
+        base: Base::Zeroes,
+        ..Contents::default()
+    };
     let compressible = Contents {
         compress_percent: 50,
         ..Contents::default()
@@ -255,6 +257,22 @@ fn a_job_that_writes_what_another_verifies_is_refused() {
     };
     let results = together(&half, &writing).expect("they share no block");
     assert!(results.iter().all(|results| results.is_clean()));
+}
+
+#[test]
+fn a_job_that_only_writes_may_have_a_shorter_size_for_reads() {
+    let share = |bytes, percent| vec![Share { bytes, percent }];
+    for rw in [Rw::Write, Rw::RandWrite] {
+        let disk = honest(Manner::Later(3));
+        let job = Job {
+            split: [share(4096, 100), share(16384, 100)],
+            loops: Some(1),
+            number_ios: None,
+            ..job(rw, 1)
+        };
+        let write = &results(&disk, &job).aggregate.write;
+        assert_eq!((write.ios, write.bytes), (16, 64 * 4096));
+    }
 }
 
 #[test]

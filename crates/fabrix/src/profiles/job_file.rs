@@ -458,9 +458,7 @@ mod tests {
     #[test]
     fn no_key_that_changes_what_is_measured_is_taken_in_silence() {
         for key in [
-            "bsrange",
-            "buffer_compress_percentage",
-            "dedupe_percentage",
+            "dedupe_mode",
             "fsync",
             "iodepth_low",
             "latency_target",

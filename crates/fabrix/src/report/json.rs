@@ -251,11 +251,13 @@ fn contents(set: &mut impl FnMut(&str, String), contents: &Contents) {
             set("buffer_pattern", format!("0x{digits}"));
         }
     }
-    if contents.scramble != (contents.base == Base::Random) {
-        set("scramble_buffers", u8::from(contents.scramble).to_string());
-    }
-    if contents.refill {
-        set("refill_buffers", "1".into());
+    for (key, value) in [
+        ("scramble_buffers", contents.scramble),
+        ("refill_buffers", contents.refill),
+    ] {
+        if let Some(value) = value {
+            set(key, u8::from(value).to_string());
+        }
     }
     if contents.compress_percent > 0 {
         set(

@@ -18,6 +18,7 @@ mod demo;
 mod discovery;
 mod disks;
 mod faults;
+mod fio_contents;
 mod fio_corpus;
 mod harness;
 mod initiator;

@@ -11,7 +11,7 @@ use fabrix_bench::{Job, RUNTIME_MAX};
 use super::numbers::{percent, size, word};
 use super::sections::Setting;
 use super::table::{Effect, find, unknown};
-use super::{Listed, Logs, Place, usual};
+use super::{Listed, Logs, Place, random_seed, usual};
 
 /// Sentences for the user about a command's jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +72,9 @@ pub(super) struct Builder {
     pub(super) time_based: bool,
     pub(super) loops: u32,
     pub(super) seed: Option<u64>,
+    /// `randrepeat` and `allrandrepeat`: whether all runs have the same seed.
+    pub(super) repeat: bool,
+    pub(super) repeat_all: bool,
     pub(super) engine: Option<String>,
     pub(super) synchronous: bool,
     pub(super) cpus: Option<Vec<usize>>,
@@ -106,6 +109,8 @@ impl Builder {
             time_based: false,
             loops: 1,
             seed: None,
+            repeat: true,
+            repeat_all: false,
             engine: None,
             synchronous: true,
             cpus: None,
@@ -249,7 +254,11 @@ impl Builder {
             .as_ref()
             .map(|text| Steady::parse(text, self.steady_window, self.steady_ramp));
         self.job.steady = steady.transpose()?;
-        self.job.seed = self.seed.unwrap_or(self.job.seed);
+        self.job.seed = match self.seed {
+            Some(seed) => seed,
+            None if self.repeat || self.repeat_all => self.job.seed,
+            None => random_seed(),
+        };
         self.job.name.clone_from(&name);
         self.place.section.clone_from(&name);
         let listed = Listed {

@@ -1,8 +1,9 @@
 //! The table of fio's keys: what each one does here, and why.
 //!
 //! The parser, `bench fio --cmdhelp` and the table in `docs/BENCH.md` use the same rows. `honoured`
-//! has the keys with an effect, and `others` the remaining ones.
+//! and `generator` have the keys with an effect, and `others` the remaining ones.
 
+mod generator;
 mod honoured;
 mod others;
 
@@ -78,7 +79,8 @@ impl Key {
 
 /// All keys, in the order of the table.
 fn all() -> impl Iterator<Item = &'static Key> {
-    honoured::KEYS.iter().chain(others::KEYS)
+    let effective = honoured::KEYS.iter().chain(generator::KEYS);
+    effective.chain(others::KEYS)
 }
 
 /// Finds a key by a name or alias. `-` and `_` are alike, and leading dashes are skipped.

@@ -1,7 +1,7 @@
 //! Arguments of `bench URI` for the contents of writes: fio's options for buffers.
 
 use clap::Args;
-use fabrix_bench::contents::{Contents, parse_pattern};
+use fabrix_bench::contents::{Base, Contents, parse_pattern};
 
 use crate::args::values::parse_bytes;
 
@@ -58,24 +58,20 @@ struct Pattern(Vec<u8>);
 impl ContentsArgs {
     /// The contents for which the arguments ask.
     pub(crate) fn contents(&self) -> Contents {
-        let mut contents = Contents {
-            refill: self.refill_buffers,
+        let base = match &self.buffer_pattern {
+            Some(Pattern(bytes)) => Base::Pattern(bytes.clone()),
+            None if self.zero_buffers => Base::Zeroes,
+            None => Base::Random,
+        };
+        Contents {
+            base,
+            scramble: self.scramble_buffers.map(|scramble| scramble == 1),
+            refill: self.refill_buffers.then_some(true),
             compress_percent: self.buffer_compress_percentage,
             // A chunk ends with its block, so that a longer one has the same effect.
             compress_chunk: u32::try_from(self.buffer_compress_chunk).unwrap_or(u32::MAX),
             dedupe_percent: self.dedupe_percentage,
-            ..Contents::default()
-        };
-        if self.zero_buffers {
-            contents.set_zeroes();
         }
-        if let Some(Pattern(bytes)) = &self.buffer_pattern {
-            contents.set_pattern(bytes.clone());
-        }
-        if let Some(scramble) = self.scramble_buffers {
-            contents.scramble = scramble == 1;
-        }
-        contents
     }
 }
 

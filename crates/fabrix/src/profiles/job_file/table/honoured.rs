@@ -1,13 +1,12 @@
 //! Keys with an effect.
 
-use fabrix_bench::job::Distribution;
 use fabrix_bench::{RUNTIME_MAX, Rw};
 
 use super::Key;
 use crate::cli::bench::args::parse_percentiles;
 use crate::profiles::job_file::keys::Amount;
 use crate::profiles::job_file::numbers::{percent, size, switch, time, whole, word};
-use crate::profiles::job_file::{engines, processors, random_seed};
+use crate::profiles::job_file::{engines, processors};
 
 pub(super) const KEYS: &[Key] = &[
     Key::honoured(
@@ -252,36 +251,6 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
         "",
-    ),
-    Key::honoured(
-        &["random_distribution"],
-        |section, value| {
-            section.job.distribution = Distribution::parse(value)?;
-            Ok(())
-        },
-        "random and zipf:THETA",
-    ),
-    Key::honoured(
-        &["randseed"],
-        |section, value| {
-            section.seed = Some(match value.parse::<i64>() {
-                Ok(number) if number < 0 => number.cast_unsigned(),
-                _ => whole(value, 0, section.kilo)?,
-            });
-            Ok(())
-        },
-        "negative numbers count from 2^64 down",
-    ),
-    Key::honoured(
-        &["randrepeat", "allrandrepeat"],
-        |section, value| {
-            section.job.seed = match switch(value)? {
-                true => 1,
-                false => random_seed(),
-            };
-            Ok(())
-        },
-        "0: another seed in each run, which the results name",
     ),
     Key::honoured(
         &["verify"],

@@ -14,12 +14,7 @@ pub(super) const KEYS: &[Key] = &[
         &["invalidate"],
         "a file is opened without the page cache, unless `direct=0`",
     ),
-    Key::ignored(
-        &["norandommap"],
-        "every random address is drawn independently",
-    ),
-    Key::ignored(&["softrandommap"], "there is no random map"),
-    Key::ignored(&["random_generator"], "there is one generator"),
+    Key::ignored(&["softrandommap"], "the random map is always there"),
     Key::ignored(
         &["iodepth_batch", "iodepth_batch_submit"],
         "requests are submitted as soon as they are due",
@@ -167,32 +162,14 @@ pub(super) const KEYS: &[Key] = &[
         &["1"],
         "a job works on one disk; name a disk, a stripe (raid0:) or one section for each file",
     ),
-    Key::refused(&["zero_buffers"], &["0"], "writes have random contents"),
-    Key::refused(
-        &["refill_buffers"],
-        &["0"],
-        "all writes of a job have the same contents",
-    ),
-    Key::refused(
-        &["scramble_buffers"],
-        &["0", "1"],
-        "all writes of a job have the same contents",
-    ),
-    Key::refused(&["buffer_pattern"], &[], "writes have random contents"),
-    Key::refused(
-        &["buffer_compress_percentage", "buffer_compress_chunk"],
-        &["0"],
-        "writes have random contents",
-    ),
     Key::refused(
         &[
-            "dedupe_percentage",
             "dedupe_mode",
             "dedupe_working_set_percentage",
             "dedupe_global",
         ],
-        &["0"],
-        "all writes of a job have the same contents",
+        &["repeat", "0"],
+        "a repeated block is the one written before it",
     ),
     Key::refused(
         &["bsrange", "blocksize_range"],

@@ -304,6 +304,7 @@ fn figure(lines: &[Line]) -> Figure {
         title: "Scores".into(),
         unit: "MB/s, best of the runs; more is better".into(),
         drawing: Drawing::Bars {
+            time: false,
             series: ["Read", "Write", "Mix"].map(str::to_owned).into(),
             groups: lines
                 .iter()

@@ -175,6 +175,7 @@ fn streams(
         title: "Streams".into(),
         unit: "MB/s, all streams together; more is better".into(),
         drawing: Drawing::Bars {
+            time: false,
             series: vec!["TCP".into()],
             groups: bars,
         },

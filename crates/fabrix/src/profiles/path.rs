@@ -97,7 +97,7 @@ pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
             report.runs.extend(run);
         }
         let cost = alone.map(|mean| mean - before.unwrap_or(0.0));
-        row.push(Cell::optional(cost, Shown::Fixed(2)));
+        row.push(Cell::optional(cost, Shown::Time));
         table.push(row);
         costs.extend(cost.map(|cost| (disk.label.clone(), cost)));
         before = alone;
@@ -157,8 +157,8 @@ const NOT_SPLIT: &str = "a request's time is not split by hop: only a target of 
 
 fn figures(run: Option<&Run>) -> [Cell; 5] {
     [
-        Cell::optional(run.map(Run::mean_us), Shown::Short),
-        Cell::optional(run.and_then(|run| run.percentile_us(99.0)), Shown::Short),
+        Cell::optional(run.map(Run::mean_us), Shown::Time),
+        Cell::optional(run.and_then(|run| run.percentile_us(99.0)), Shown::Time),
         Cell::optional(run.map(Run::iops), Shown::Grouped),
         Cell::optional(run.and_then(Run::job_us_per_io), Shown::Fixed(2)),
         Cell::optional(run.and_then(Run::target_us_per_io), Shown::Fixed(2)),
@@ -218,7 +218,7 @@ pub(crate) fn stack(costs: &[(String, f64)]) -> Figure {
     Figure {
         name: "layers".into(),
         title: "What each layer costs".into(),
-        unit: "mean latency of one request at a time, us; less is better".into(),
+        unit: "mean latency of one request at a time; less is better".into(),
         drawing: Drawing::Stacks {
             series: costs.iter().map(|(name, _)| name.clone()).collect(),
             rows: costs

@@ -238,7 +238,7 @@ fn matrix(
 ) {
     let heads = disks
         .iter()
-        .flat_map(|disk| ["IOPS", "MiB/s", "mean ms"].map(|head| (disk.label.as_str(), head)));
+        .flat_map(|disk| ["IOPS", "MiB/s", "mean us"].map(|head| (disk.label.as_str(), head)));
     let mut table = Table::new(name, title, [("", "workload")].into_iter().chain(heads));
     let latency = name == "latency";
     let mut groups = Vec::new();
@@ -249,10 +249,9 @@ fn matrix(
             let run = session.measure_taken(disk, job, count);
             let figure = |of: fn(&Run) -> f64| run.as_ref().map(of);
             let mib = figure(|run| run.bw_bytes() / f64::from(1 << 20));
-            let ms = figure(|run| run.mean_us() / 1e3);
             row.push(Cell::optional(figure(Run::iops), Shown::Grouped));
             row.push(Cell::optional(mib, Shown::Fixed(2)));
-            row.push(Cell::optional(ms, Shown::Fixed(4)));
+            row.push(Cell::optional(figure(Run::mean_us), Shown::Time));
             bars.push(figure(if latency { Run::mean_us } else { Run::iops }));
             report.runs.extend(run);
         }
@@ -263,7 +262,7 @@ fn matrix(
         groups.push((job.name.clone(), bars));
     }
     let unit = if latency {
-        "mean latency, us; less is better"
+        "mean latency; less is better"
     } else {
         "IOPS; more is better"
     };
@@ -272,6 +271,7 @@ fn matrix(
         title: title.to_owned(),
         unit: unit.to_owned(),
         drawing: Drawing::Bars {
+            time: latency,
             series: disks.iter().map(|disk| disk.label.clone()).collect(),
             groups,
         },

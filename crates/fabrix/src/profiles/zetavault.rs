@@ -108,7 +108,7 @@ fn square(
     }
     let kind = if base.rw.writes() { "write" } else { "read" };
     let workers = base.numjobs;
-    let heads = ["MB/s", "IOPS", "mean ms"]
+    let heads = ["MB/s", "IOPS", "mean us"]
         .into_iter()
         .flat_map(|head| disks.iter().map(move |disk| (head, disk.label.as_str())));
     let name = format!("{kind}-{workers}w");
@@ -140,8 +140,8 @@ fn square(
         row.extend(cells(megabytes, Shown::Fixed(1)));
         row.extend(cells(rate, Shown::Grouped));
         row.extend(cells(
-            |run| run.spread(|repeat| repeat.mean_us).mean / 1e3,
-            Shown::Fixed(3),
+            |run| run.spread(|repeat| repeat.mean_us).mean,
+            Shown::Time,
         ));
         table.push(row);
         let bars = |of: fn(&Run) -> f64| {
@@ -158,6 +158,7 @@ fn square(
         title: title.clone(),
         unit: format!("{unit}; more is better"),
         drawing: Drawing::Bars {
+            time: false,
             series: disks.iter().map(|disk| disk.label.clone()).collect(),
             groups,
         },

@@ -7,7 +7,7 @@
 use super::number::{self, label_of, short};
 use super::scale::step;
 use super::sheet::{Axis, Curve};
-use super::svg::{NOTHING, begin, class, escape};
+use super::svg::{begin, class, escape, nothing};
 
 /// Draws a line chart.
 pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> String {
@@ -22,10 +22,10 @@ pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> St
     if up.log {
         y.ticks = rounds(y.from, y.to);
     }
-    let mut svg = begin(label, HEIGHT);
     if points().next().is_none() {
-        return svg + NOTHING;
+        return nothing(label);
     }
+    let mut svg = begin(label, HEIGHT);
     rules(&mut svg, across, up, (&x, &y));
     for (index, line) in lines.iter().enumerate() {
         let places: Vec<(f64, f64)> = line
@@ -293,7 +293,7 @@ const HEIGHT: u32 = 300;
 const TOP: u32 = 30;
 const BOTTOM: u32 = 262;
 /// Width of the vertical axis's values, in percent.
-const MARGIN: f64 = 13.0;
+const MARGIN: f64 = 16.5;
 /// Free space before the first point, in percent of the width.
 const EDGE: f64 = 2.5;
 /// Free space behind the last point, in percent of the width: half a tick's text on a phone.

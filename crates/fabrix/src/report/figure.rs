@@ -3,8 +3,8 @@
 //! Bars are drawn by `svg`, lines by `curves`, and heat maps by `heat`. In a page, a figure uses
 //! the page's colours. A file contains its own colours for light and dark mode.
 
-use super::number::label_of;
-use super::scale::Scale;
+use super::number;
+use super::scale::{Scale, counts, times};
 use super::sheet::{Drawing, Figure};
 use super::svg::{Chart, Group, Line, Mark, class, draw};
 pub(crate) use super::svg::{escape, fitted};
@@ -16,7 +16,7 @@ pub(crate) const STYLE: &str = include_str!("chart.css");
 /// The drawing for a page.
 pub(super) fn inline(figure: &Figure) -> String {
     match &figure.drawing {
-        Drawing::Bars { groups, .. } => draw(&bars(&figure.title, groups)),
+        Drawing::Bars { groups, time, .. } => draw(&bars(&figure.title, groups, *time)),
         Drawing::Stacks { rows, .. } => draw(&stacks(&figure.title, rows)),
         Drawing::Lines { across, up, lines } => curves::draw(&figure.title, across, up, lines),
         Drawing::Heat { columns, rows } => heat::draw(&figure.title, columns, rows),
@@ -27,7 +27,7 @@ pub(super) fn inline(figure: &Figure) -> String {
 /// the names.
 pub(super) fn legend(figure: &Figure) -> Vec<(usize, &str)> {
     let (names, drawn): (Vec<&String>, Vec<bool>) = match &figure.drawing {
-        Drawing::Bars { series, groups } => {
+        Drawing::Bars { series, groups, .. } => {
             let has = |index: usize| {
                 groups
                     .iter()
@@ -131,14 +131,24 @@ fn height(drawing: &str) -> usize {
         .expect("every drawing begins with its height")
 }
 
-fn bars(label: &str, groups: &[(String, Vec<Option<f64>>)]) -> Chart {
+/// The scale of a chart and the text of a value, for microseconds or for other values.
+fn linear(greatest: f64, time: bool) -> (Scale, fn(f64) -> String) {
+    if time {
+        (Scale::linear(greatest, times), |us| number::time(us * 1e3))
+    } else {
+        (Scale::linear(greatest, counts), number::label_of)
+    }
+}
+
+fn bars(label: &str, groups: &[(String, Vec<Option<f64>>)], time: bool) -> Chart {
     let values = groups
         .iter()
         .flat_map(|(_, values)| values.iter().flatten().copied());
     let greatest = values.fold(0.0, f64::max);
+    let (scale, text) = linear(greatest, time);
     let line = |(index, value): (usize, &Option<f64>)| {
         let value = (*value)?;
-        Some(Line::bar(class(index), value, label_of(value)))
+        Some(Line::bar(class(index), value, text(value)))
     };
     let group = |(name, values): &(String, Vec<Option<f64>>)| Group {
         name: name.clone(),
@@ -146,7 +156,7 @@ fn bars(label: &str, groups: &[(String, Vec<Option<f64>>)]) -> Chart {
     };
     Chart {
         label: label.to_owned(),
-        scale: Scale::linear(greatest, ""),
+        scale,
         rule: None,
         groups: groups.iter().map(group).collect(),
     }
@@ -157,6 +167,7 @@ fn stacks(label: &str, rows: &[(String, Vec<f64>)]) -> Chart {
         .iter()
         .map(|(_, parts)| parts.iter().sum::<f64>())
         .fold(0.0, f64::max);
+    let (scale, text) = linear(greatest, true);
     let group = |(name, parts): &(String, Vec<f64>)| {
         let mut end = 0.0;
         let mut marks = Vec::new();
@@ -173,13 +184,13 @@ fn stacks(label: &str, rows: &[(String, Vec<f64>)]) -> Chart {
             name: name.clone(),
             lines: vec![Line {
                 marks,
-                label: label_of(parts.iter().sum()),
+                label: text(parts.iter().sum()),
             }],
         }
     };
     Chart {
         label: label.to_owned(),
-        scale: Scale::linear(greatest, ""),
+        scale,
         rule: None,
         groups: rows.iter().map(group).collect(),
     }
@@ -220,6 +231,7 @@ mod tests {
                     ("g".into(), vec![Some(1.0), None]),
                     ("<h>".into(), vec![Some(f64::NAN), Some(2e6)]),
                 ],
+                time: false,
             },
             Drawing::Stacks {
                 series: names(&["a", "b"]),

@@ -69,6 +69,7 @@ fn edges() -> Report {
         title: format!("Values of {long}"),
         unit: "IOPS; more is better".into(),
         drawing: Drawing::Bars {
+            time: false,
             series: values.iter().map(|_| long.clone()).collect(),
             groups: vec![(long.clone(), values)],
         },
@@ -180,7 +181,7 @@ fn workloads() -> Table {
     let sides = ["ram:1G", "ram:1G over NVMe/TCP"];
     let heads = sides
         .into_iter()
-        .flat_map(|side| ["IOPS", "MiB/s", "mean ms"].map(|head| (side, head)));
+        .flat_map(|side| ["IOPS", "MiB/s", "mean us"].map(|head| (side, head)));
     let columns = [("", "workload")].into_iter().chain(heads);
     let mut table = Table::new("workloads", "13 workloads, numjobs=4 iodepth=8", columns);
     for row in sample::matrix().rows {
@@ -188,7 +189,7 @@ fn workloads() -> Table {
             [
                 Cell::Number(cell.iops, Shown::Grouped),
                 Cell::Number(cell.bw_bytes / f64::from(1 << 20), Shown::Fixed(2)),
-                Cell::Number(cell.mean_us / 1e3, Shown::Fixed(4)),
+                Cell::Number(cell.mean_us, Shown::Time),
             ]
         });
         table.push([Cell::text(&row.name)].into_iter().chain(cells).collect());
@@ -204,6 +205,7 @@ fn bars() -> Figure {
         title: "13 workloads, numjobs=4 iodepth=8".into(),
         unit: "IOPS; more is better".into(),
         drawing: Drawing::Bars {
+            time: false,
             series: names(&["ram:1G", "ram:1G over NVMe/TCP"]),
             groups: sample::matrix().rows.into_iter().map(group).collect(),
         },

@@ -2,7 +2,7 @@
 //! number inside and a scale of the shades below.
 
 use super::number::short;
-use super::svg::{NOTHING, begin, escape};
+use super::svg::{begin, escape, nothing};
 
 /// Draws a heat map. Missing values leave an empty cell.
 pub(super) fn draw(label: &str, columns: &[String], rows: &[(String, Vec<Option<f64>>)]) -> String {
@@ -17,10 +17,10 @@ pub(super) fn draw(label: &str, columns: &[String], rows: &[(String, Vec<Option<
         .flat_map(|(_, values)| values.iter().flatten())
         .copied()
         .filter(|value| value.is_finite());
-    let mut svg = begin(label, bottom + SCALE);
     if values.clone().next().is_none() {
-        return svg + NOTHING;
+        return nothing(label);
     }
+    let mut svg = begin(label, bottom + SCALE);
     let greatest = values.fold(0.0, f64::max);
     let width = (100.0 - NAME) / columns.len().max(1) as f64;
     let left = |index: usize| NAME + width * index as f64;
@@ -134,7 +134,7 @@ fn shortest(value: f64) -> String {
 }
 
 /// Width of the rows' names, in percent.
-const NAME: f64 = 21.0;
+const NAME: f64 = 24.0;
 const ROW: u32 = 31;
 /// Height of a line of a column's head, in pixels.
 const LINE: u32 = 14;

@@ -12,7 +12,8 @@ use super::sheet::{Cell as TableCell, Shown, Table};
 
 /// The lead, the table and the warnings for a terminal, with a final newline.
 pub(crate) fn text(matrix: &Matrix) -> String {
-    let mut text = format!("{}\n\n{}", lead(matrix), plain::table(&table(matrix)));
+    let (lead, table) = (lead(matrix), plain::table(&table(matrix)));
+    let mut text = format!("{lead}\n{}\n\n{table}", meaning(matrix));
     for warning in &matrix.warnings {
         text += &format!("warning: {warning}\n");
     }
@@ -22,8 +23,16 @@ pub(crate) fn text(matrix: &Matrix) -> String {
 /// The result as a sentence.
 pub(super) fn lead(matrix: &Matrix) -> String {
     format!(
-        "{} of what the wire can do: remote IOPS beside bare TCP sockets on loopback, geometric mean of {}",
-        percent(matrix.wire_ratio()),
+        "The remote disk does {} of what the wire can do.",
+        percent(matrix.wire_ratio())
+    )
+}
+
+/// The explanation of the result.
+pub(super) fn meaning(matrix: &Matrix) -> String {
+    format!(
+        "The wire is bare TCP sockets on this machine, with as many requests in flight and as much data, but \
+         without protocol and disk. The percentage is that of the IOPS, the geometric mean of {}.",
         Counted(matrix.rows.len() as u64, "workload")
     )
 }

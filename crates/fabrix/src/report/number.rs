@@ -32,10 +32,21 @@ pub(super) fn short(value: f64) -> String {
 
 /// A value as a label beside its mark.
 pub(super) fn label_of(value: f64) -> String {
-    if value >= 1e4 {
-        grouped(value)
-    } else {
-        short(value)
+    match value {
+        value if value >= 1e4 || value == 0.0 => grouped(value),
+        value => short(value),
+    }
+}
+
+/// A number with this many decimals and grouped thousands: `1,792.80`.
+pub(super) fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.split_once('.') {
+        Some((_, fraction)) if value.abs() >= 1e3 => {
+            format!("{}.{fraction}", grouped(value.trunc()))
+        }
+        Some(_) => text,
+        None => grouped(value),
     }
 }
 
@@ -154,6 +165,13 @@ mod tests {
             texts,
             ["0.00", "0.63", "9.99", "10.0", "99.9", "100", "4,958"]
         );
+    }
+
+    #[test]
+    fn decimals_are_fixed() {
+        let texts = [0.0, 999.994, 1792.8, -2181.45].map(|value| fixed(value, 2));
+        assert_eq!(texts, ["0.00", "999.99", "1,792.80", "-2,181.45"]);
+        assert_eq!(fixed(1792.8, 0), "1,793");
     }
 
     #[test]

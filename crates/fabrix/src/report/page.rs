@@ -75,7 +75,7 @@ pub(super) fn table_with(table: &Table, below: &str) -> String {
         .iter()
         .map(|(name, count)| {
             format!(
-                "<th colspan=\"{count}\" scope=\"colgroup\">{}</th>",
+                "<th colspan=\"{count}\" scope=\"colgroup\"><span>{}</span></th>",
                 escape(name)
             )
         })
@@ -94,11 +94,12 @@ pub(super) fn table_with(table: &Table, below: &str) -> String {
     let rows = table.rows.iter().map(|cells| row(&table.columns, cells));
     let rows: Vec<String> = rows.collect();
     format!(
-        "<section class=\"card\">\n<h2>{}</h2>\n<div class=\"scroll\"><table class=\"sheet\">\n<thead>\n{groups}\
-         <tr>{}</tr>\n</thead>\n<tbody>\n{}</tbody>\n</table></div>\n{below}</section>\n",
-        escape(&table.title),
+        "<section class=\"card\">\n<h2>{title}</h2>\n\
+         <div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{title}\"><table class=\"sheet\">\n\
+         <thead>\n{groups}<tr>{}</tr>\n</thead>\n<tbody>\n{}</tbody>\n</table></div>\n{below}</section>\n",
         head.concat(),
-        rows.concat()
+        rows.concat(),
+        title = escape(&table.title)
     )
 }
 
@@ -107,7 +108,7 @@ fn row(columns: &[Column], cells: &[Cell]) -> String {
     let cell = |(index, (column, cell)): (usize, (&Column, &Cell))| {
         let text = escape(&plain::shown(cell));
         if index == 0 {
-            return format!("<th scope=\"row\">{text}</th>");
+            return format!("<th scope=\"row\"><span>{text}</span></th>");
         }
         let class = class(column, matches!(cell, Cell::Text(_)));
         format!("<td{class}>{text}</td>")

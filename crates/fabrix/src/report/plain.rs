@@ -1,6 +1,6 @@
 //! A report as text for a terminal, and its tables as CSV.
 
-use super::number::{DASH, grouped, percent, short, time};
+use super::number::{DASH, fixed, grouped, percent, short, time};
 use super::sheet::{Cell, Report, Shown, Table};
 
 /// The complete report, with a final newline.
@@ -130,7 +130,7 @@ pub(super) fn shown(cell: &Cell) -> String {
         Cell::Number(value, _) if !value.is_finite() => DASH.into(),
         Cell::Number(value, Shown::Grouped) => grouped(*value),
         Cell::Number(value, Shown::Short) => short(*value),
-        Cell::Number(value, Shown::Fixed(decimals)) => format!("{value:.decimals$}"),
+        Cell::Number(value, Shown::Fixed(decimals)) => fixed(*value, *decimals),
         Cell::Number(value, Shown::Percent) => percent(Some(*value)),
         Cell::Number(value, Shown::Time) => time(value * 1e3),
     }

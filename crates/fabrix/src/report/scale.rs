@@ -4,11 +4,11 @@ use super::number::{grouped, round_time};
 
 /// A scale from values to positions.
 pub(super) enum Scale {
-    /// Linear from zero. `suffix` follows the numbers of the ticks.
+    /// Linear from zero. `text` writes the values of the ticks.
     Linear {
         end: f64,
         ticks: Vec<f64>,
-        suffix: &'static str,
+        text: fn(f64) -> String,
     },
     /// Logarithmic, of microseconds.
     Log {
@@ -19,8 +19,9 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// A linear scale from zero to the greatest value.
-    pub(super) fn linear(greatest: f64, suffix: &'static str) -> Self {
+    /// A linear scale from zero to the greatest value. `text` is [`counts`], [`percents`] or
+    /// [`times`].
+    pub(super) fn linear(greatest: f64, text: fn(f64) -> String) -> Self {
         let greatest = if greatest.is_finite() && greatest > 0.0 {
             greatest
         } else {
@@ -33,7 +34,7 @@ impl Scale {
         Self::Linear {
             end: greatest,
             ticks: ticks.collect(),
-            suffix,
+            text,
         }
     }
 
@@ -49,7 +50,8 @@ impl Scale {
         };
         let (first, last) = (least.log10().floor(), greatest.log10().ceil());
         let decades = (last - first).max(1.0);
-        let apart = (decades / 4.0).ceil().max(1.0);
+        // Four texts fit beside each other on a phone.
+        let apart = (decades / 3.0).ceil().max(1.0);
         let ticks = (0..=TICKS_MAX)
             .map(|tick| f64::from(tick) * apart)
             .take_while(|tick| *tick <= decades);
@@ -80,19 +82,34 @@ impl Scale {
 
     fn tick_text(&self, value: f64) -> String {
         match self {
-            Self::Linear { suffix, .. } if value >= 1e9 => {
-                format!("{}G{suffix}", trimmed(value / 1e9))
-            }
-            Self::Linear { suffix, .. } if value >= 1e6 => {
-                format!("{}M{suffix}", trimmed(value / 1e6))
-            }
-            Self::Linear { suffix, .. } if value >= 1e4 => {
-                format!("{}k{suffix}", trimmed(value / 1e3))
-            }
-            Self::Linear { suffix, .. } if value >= 1e3 => format!("{}{suffix}", grouped(value)),
-            Self::Linear { suffix, .. } => format!("{}{suffix}", trimmed(value)),
-            Self::Log { .. } => round_time(value * 1e3),
+            Self::Linear { text, .. } => text(value),
+            Self::Log { .. } => times(value),
         }
+    }
+}
+
+/// A count or a rate as the text of a tick: `2.5M`.
+pub(super) fn counts(value: f64) -> String {
+    match value {
+        value if value >= 1e9 => format!("{}G", trimmed(value / 1e9)),
+        value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
+        value if value >= 1e4 => format!("{}k", trimmed(value / 1e3)),
+        value if value >= 1e3 => grouped(value),
+        value => trimmed(value),
+    }
+}
+
+/// A number of percent as the text of a tick: `25%`.
+pub(super) fn percents(value: f64) -> String {
+    format!("{}%", counts(value))
+}
+
+/// Microseconds as the text of a tick: `1.5 ms`.
+pub(super) fn times(value: f64) -> String {
+    if value > 0.0 {
+        round_time(value * 1e3)
+    } else {
+        "0".into()
     }
 }
 
@@ -120,7 +137,7 @@ mod tests {
     #[test]
     fn ticks_are_round_and_inside() {
         for greatest in [0.7, 1.0, 3.2, 97.0, 458_958.0, 8_226.06, 1e9] {
-            let Scale::Linear { ticks, end, .. } = Scale::linear(greatest, "") else {
+            let Scale::Linear { ticks, end, .. } = Scale::linear(greatest, counts) else {
                 panic!("it is linear")
             };
             assert!((3..=5).contains(&ticks.len()), "{greatest}: {ticks:?}");
@@ -134,14 +151,14 @@ mod tests {
             panic!("it is log")
         };
         assert!((begin - 0.1).abs() < 1e-12);
-        assert_eq!(ticks.len(), 5, "0.1 to 1000");
+        assert_eq!(ticks.len(), 3, "0.1, 10 and 1000");
     }
 
     #[test]
     fn values_that_are_no_numbers_draw_nothing_strange() {
         for scale in [
-            Scale::linear(f64::NAN, ""),
-            Scale::linear(0.0, ""),
+            Scale::linear(f64::NAN, times),
+            Scale::linear(0.0, percents),
             Scale::log(std::iter::empty()),
         ] {
             for value in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300] {

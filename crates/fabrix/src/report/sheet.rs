@@ -242,12 +242,13 @@ pub(crate) struct Figure {
 /// Kinds of drawings.
 #[derive(Clone, Debug)]
 pub(crate) enum Drawing {
-    /// Groups of bars, one bar per series.
+    /// Groups of bars, one bar per series. `time`: whether the values are microseconds.
     Bars {
         series: Vec<String>,
         groups: Vec<(String, Vec<Option<f64>>)>,
+        time: bool,
     },
-    /// Stacked bars, one part per series.
+    /// Stacked bars of microseconds, one part per series.
     Stacks {
         series: Vec<String>,
         rows: Vec<(String, Vec<f64>)>,

@@ -3,7 +3,7 @@
 use fabrix_bench::matrix::{Cell, Matrix, Row};
 
 use super::number::{cores, grouped, percent, short, time};
-use super::scale::Scale;
+use super::scale::{Scale, counts, percents};
 use super::svg::{Chart, Group, Line, Mark, draw};
 
 fn card(title: &str, unit: &str, legend: &[(&str, &str)], chart: &Chart) -> String {
@@ -72,7 +72,7 @@ fn pairs(
         .flat_map(|row| [value(&row.local), value(&row.remote), wire(row)])
         .fold(0.0, f64::max);
     let bar = |class, value: f64| Line::bar(class, value, text(value));
-    let scale = Scale::linear(greatest, "");
+    let scale = Scale::linear(greatest, counts);
     let mut chart = chart(label, scale, rows, |class, cell| bar(class, value(cell)));
     for (group, row) in chart.groups.iter_mut().zip(rows) {
         group.lines.push(bar("s2", wire(row)));
@@ -110,7 +110,7 @@ pub(super) fn ratio(matrix: &Matrix) -> String {
     let label = "Remote requests per second in percent of those of bare TCP sockets".into();
     let chart = Chart {
         label,
-        scale: Scale::linear(greatest, "%"),
+        scale: Scale::linear(greatest, percents),
         rule: Some(100.0),
         groups,
     };
@@ -173,7 +173,7 @@ pub(super) fn cpu(matrix: &Matrix) -> String {
     let rows = rows(matrix, |_| true);
     let chart = chart(
         "Cores kept busy by initiator and target",
-        Scale::linear(greatest, ""),
+        Scale::linear(greatest, counts),
         &rows,
         line,
     );

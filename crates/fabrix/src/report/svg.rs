@@ -68,10 +68,10 @@ pub(super) enum Mark {
 /// Draws a chart.
 pub(super) fn draw(chart: &Chart) -> String {
     let height = chart.groups.iter().map(group_height).sum::<u32>() + AXIS_HEIGHT;
-    let mut svg = begin(&chart.label, height);
     if chart.groups.iter().all(|group| group.lines.is_empty()) {
-        return svg + NOTHING;
+        return nothing(&chart.label);
     }
+    let mut svg = begin(&chart.label, height);
     let plot = Plot::new(chart);
     svg += &format!("<g transform=\"translate({INDENT} 0)\">\n");
     axis(&mut svg, &plot, height);
@@ -95,9 +95,11 @@ pub(super) fn begin(label: &str, height: u32) -> String {
     )
 }
 
-/// The rest of a drawing without values.
-pub(super) const NOTHING: &str =
-    "<text class=\"empty\" x=\"0\" y=\"14\">nothing was measured</text>\n</svg>\n";
+/// A drawing without values.
+pub(super) fn nothing(label: &str) -> String {
+    let empty = "<text class=\"empty\" x=\"0\" y=\"14\">nothing was measured</text>\n</svg>\n";
+    begin(label, 24) + empty
+}
 
 /// A scale, and its fraction of the width. The rest is space for the longest label behind the
 /// longest bar, also on a phone.
@@ -208,24 +210,23 @@ fn more_lines(group: &Group) -> u32 {
     u32::try_from(lines * NAME_LINE).expect("a name has a few lines")
 }
 
-/// A name in lines of at most `most` characters, at least one. Lines end at spaces where possible,
-/// and a name with more than three lines loses its middle.
+/// A name in lines of at most `most` characters, at least one. Lines end at spaces or behind the
+/// separators of URIs where possible, and a name of more than three lines loses its middle.
 fn wrapped(name: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in fitted(name, 3 * most).split(' ') {
+    for word in fitted(name, 3 * most).split_inclusive([' ', '/', ':', '-', ',']) {
         let letters: Vec<char> = word.chars().collect();
         for part in letters.chunks(most) {
             let line = lines.last_mut().expect("there is always a line");
-            let used = line.chars().count();
-            let space = usize::from(used > 0);
-            if used + space + part.len() > most {
-                lines.push(part.iter().collect());
+            let text: String = part.iter().collect();
+            if line.chars().count() + text.trim_end().chars().count() > most {
+                lines.push(text);
             } else {
-                line.extend(std::iter::repeat_n(' ', space).chain(part.iter().copied()));
+                *line += &text;
             }
         }
     }
-    lines
+    lines.iter().map(|line| line.trim().to_owned()).collect()
 }
 
 /// Escapes text for contents and attributes. Control characters, which XML forbids, are removed.
@@ -285,6 +286,7 @@ mod tests {
         assert_eq!(wrapped("ab cd ef", 5), ["ab cd", "ef"]);
         assert_eq!(wrapped("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
         assert_eq!(wrapped(&"x".repeat(99), 5).len(), 3);
+        assert_eq!(wrapped("tcp://a-b/c", 6), ["tcp://", "a-b/c"]);
     }
 
     #[test]

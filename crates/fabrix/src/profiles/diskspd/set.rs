@@ -205,6 +205,7 @@ fn figure(heads: Vec<String>, rows: &[Row]) -> Figure {
         title: "The set".into(),
         unit: "MB/s; more is better".into(),
         drawing: Drawing::Bars {
+            time: false,
             series: heads,
             groups: rows.iter().map(group).collect(),
         },

@@ -165,7 +165,7 @@ fn table(found: &[Split]) -> Table {
     let row = |name: &str, of: &dyn Fn(&Split) -> f64| {
         let figures = found
             .iter()
-            .map(|split| Cell::Number(of(split), Shown::Fixed(2)));
+            .map(|split| Cell::Number(of(split), Shown::Time));
         [Cell::text(name)]
             .into_iter()
             .chain(figures)
@@ -183,7 +183,7 @@ fn figure(found: &[Split]) -> Figure {
     Figure {
         name: "hops".into(),
         title: "Where one request's time goes".into(),
-        unit: "mean latency, µs; less is better".into(),
+        unit: "mean latency; less is better".into(),
         drawing: Drawing::Stacks {
             series: HOPS.map(str::to_owned).into(),
             rows: found

@@ -31,6 +31,7 @@ use crate::arrivals::{Bursts, Rate};
 use crate::contents::Contents;
 use crate::latency::PERCENTILES;
 use crate::steady::Steady;
+use crate::verify::Verify;
 
 pub use distribution::Distribution;
 pub use region::Region;
@@ -98,8 +99,9 @@ pub struct Job {
     pub rate: Option<Rate>,
     /// Pauses between groups of requests. None: no pauses.
     pub bursts: Option<Bursts>,
-    /// Whether to stamp and check every block: see [`crate::verify`].
-    pub verify: bool,
+    /// Whether and how to verify data: see [`crate::verify`]. A job that only reads checks what an
+    /// earlier job has written.
+    pub verify: Option<Verify>,
     /// Whether a write ends only when its data is on the medium (FUA; fio's `sync=dsync`).
     pub durable: bool,
     /// Seed of the random addresses. The same seed gives the same requests.
@@ -135,7 +137,7 @@ impl Default for Job {
             steady: None,
             rate: None,
             bursts: None,
-            verify: false,
+            verify: None,
             durable: false,
             seed: 1,
             continue_on_error: false,
@@ -172,7 +174,7 @@ impl Job {
         let depth = u64::from(self.iodepth);
         let longest = |sizes: Sizes<'_>| u64::from(sizes.longest_bytes());
         let mut bytes = 0;
-        if percent > 0 || self.verify {
+        if percent > 0 || self.verify.is_some() {
             bytes += depth * longest(self.sizes(false));
         }
         if percent < 100 {

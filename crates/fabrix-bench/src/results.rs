@@ -85,11 +85,11 @@ impl Errors {
 /// Measurements of one job or of all jobs together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobResult {
-    /// Reads.
+    /// Reads, with those of the verification after the load.
     pub read: Side,
     /// Writes.
     pub write: Side,
-    /// Reads and writes together.
+    /// Reads and writes of the load together.
     pub total: Side,
     /// CPU time of the job's thread during the measured time.
     pub cpu_time: Duration,
@@ -144,6 +144,10 @@ pub(crate) struct Tally {
     pub(crate) busy: u64,
     pub(crate) ended_early: Option<String>,
     pub(crate) verify: Option<Verified>,
+    /// Reads of the verification after the load, if the job verifies. As in fio they count as
+    /// reads.
+    pub(crate) read_back: Option<SideTally>,
+    pub(crate) read_back_ns: u64,
 }
 
 /// Counters of one direction.
@@ -222,6 +226,8 @@ impl Tally {
             busy: 0,
             ended_early: None,
             verify: verify.then(Verified::default),
+            read_back: verify.then(|| SideTally::new(open_loop)),
+            read_back_ns: 0,
         }
     }
 
@@ -237,6 +243,10 @@ impl Tally {
             mine.add(theirs);
         }
         self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+        self.read_back_ns = self.read_back_ns.max(other.read_back_ns);
+        if let (Some(mine), Some(theirs)) = (&mut self.read_back, &other.read_back) {
+            mine.add(theirs);
+        }
         self.cpu_time += other.cpu_time;
         self.errors.add(&other.errors);
         self.busy += other.busy;
@@ -260,12 +270,24 @@ impl Tally {
         self.cpu_time.as_secs_f64() / (real(self.runtime_ns.into()) / 1e9)
     }
 
+    /// The reads of the load and of the verification after it.
+    fn reads(&self, percentiles: &[f64]) -> Side {
+        let load = &self.sides[0];
+        let Some(read_back) = self.read_back.as_ref().filter(|side| side.ios > 0) else {
+            return load.result(self.runtime_ns, percentiles);
+        };
+        let mut both = load.clone();
+        both.add(read_back);
+        let load_ns = if load.ios > 0 { self.runtime_ns } else { 0 };
+        both.result(load_ns + self.read_back_ns, percentiles)
+    }
+
     /// The results for the report, with the values of the given percentiles.
     pub(crate) fn result(&self, percentiles: &[f64]) -> JobResult {
         let mut both = self.sides[0].clone();
         both.add(&self.sides[1]);
         JobResult {
-            read: self.sides[0].result(self.runtime_ns, percentiles),
+            read: self.reads(percentiles),
             write: self.sides[1].result(self.runtime_ns, percentiles),
             total: both.result(self.runtime_ns, percentiles),
             cpu_time: self.cpu_time,

@@ -10,6 +10,7 @@
 //! completions, and `lifecycle.rs` leads the job from the first read to the report. `access`,
 //! `arrivals` and `verify` determine the next request.
 
+mod backlog;
 mod clock;
 mod copy;
 mod ending;
@@ -31,6 +32,7 @@ use crate::contents::Filler;
 use crate::random::mix;
 use crate::results::Tally;
 use crate::verify::Verifier;
+use backlog::Backlog;
 use clock::Clock;
 use copy::Copy;
 use lifecycle::{JobPhase, Lifecycle};
@@ -48,6 +50,8 @@ pub(crate) struct Worker {
     sequence: Sequence,
     arrivals: Arrivals,
     verifier: Option<Verifier>,
+    /// Written units to be read back before the end (`verify_backlog`).
+    backlog: Option<Backlog>,
     copy: Option<Copy>,
     slots: Vec<Slot>,
     /// Contents of unverified writes.
@@ -116,9 +120,11 @@ impl Worker {
             channel: Some(channel),
             sequence: Sequence::new(job, setup.index, &setup.region),
             arrivals: Arrivals::new(job.rate, job.bursts, mix(seed)),
-            verifier: job
-                .verify
-                .then(|| Verifier::new(setup.region, setup.block_bytes, setup.run)),
+            verifier: job.verify.as_ref().map(|options| {
+                let writes = job.percent_read() < 100;
+                Verifier::new(options, setup.region, setup.block_bytes, setup.run, writes)
+            }),
+            backlog: job.verify.as_ref().and_then(Backlog::new),
             copy: None,
             slots,
             filler,
@@ -132,7 +138,7 @@ impl Worker {
             unit_bytes: setup.region.blocks_per_unit * setup.block_bytes,
             lifecycle: Lifecycle::default(),
             clock: Clock::new(),
-            tally: Tally::new(job.rate.is_some(), job.verify),
+            tally: Tally::new(job.rate.is_some(), job.verify.is_some()),
             setup,
         })
     }
@@ -158,15 +164,25 @@ impl Worker {
             return Some(slot);
         }
         let slot = *self.idle.front()?;
+        // The reads of the verification do not bring the job nearer to its end.
+        let mut is_load = true;
         let (access, scheduled_ns) = match self.lifecycle.phase {
             JobPhase::Probe if self.started == 0 => (self.probe(), self.clock.now_ns()),
-            JobPhase::Ramp { .. } | JobPhase::Measure { .. } => self.next_access(shard)?,
+            JobPhase::Ramp { .. } | JobPhase::Measure { .. } => match self.next_of_backlog() {
+                Some(access) => {
+                    is_load = false;
+                    (access, self.clock.now_ns())
+                }
+                None => self.next_access(shard)?,
+            },
             JobPhase::ReadBack { next } => (self.next_known(next)?, self.clock.now_ns()),
             _ => return None,
         };
         self.idle.pop_front();
-        self.started += 1;
-        self.started_bytes += self.bytes(access) as u64;
+        if is_load {
+            self.started += 1;
+            self.started_bytes += self.bytes(access) as u64;
+        }
         self.prepare(shard, slot, access, scheduled_ns);
         Some(slot)
     }
@@ -213,10 +229,15 @@ impl Worker {
             .verifier
             .as_mut()
             .expect("only a verifying job reads back");
-        let unit = verifier.next_known(from);
-        self.lifecycle.phase = JobPhase::ReadBack {
-            next: unit.map_or(self.setup.region.units, |unit| unit + 1),
+        let unit = match &mut self.backlog {
+            Some(backlog) => backlog.next_left(),
+            None => verifier.next_known(from),
         };
+        let next = match self.backlog {
+            Some(_) if unit.is_some() => from,
+            _ => unit.map_or(self.setup.region.units, |unit| unit + 1),
+        };
+        self.lifecycle.phase = JobPhase::ReadBack { next };
         let unit = unit?;
         let free = verifier.claim(unit);
         assert!(free, "everything was drained before reading back");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use fabrix_bench::verify::Verify;
 use fabrix_bench::{Config, Job, Rw, run};
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, Request, Status, Submit};
 use fabrix_rt::counting::{CountingAllocator, allocations};
@@ -91,7 +92,7 @@ fn requests_allocate_nothing() {
             number_ios: Some(LAST + 10),
             runtime: Duration::from_secs(60),
             ramp: Duration::ZERO,
-            verify,
+            verify: verify.then(Verify::default),
             ..Job::default()
         };
         run(&[disk], &job, &Config::default(), &mut |_| {}).expect("the job can be run");

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use disk::{Act, Manner, Seen, TestDisk, job, results};
 use fabrix_bench::results::Verified;
+use fabrix_bench::verify::Verify;
 use fabrix_bench::{Job, Rw};
 use fabrix_block::Status;
 
@@ -21,7 +22,7 @@ const BLOCKS: u64 = 64;
 fn verified(passes: u64, script: impl Fn(Seen) -> Act + Send + Sync + 'static) -> Verified {
     let disk = Arc::new(TestDisk::new(BLOCKS, Manner::AtOnce, script));
     let job = Job {
-        verify: true,
+        verify: Some(Verify::fine(4096)),
         ..job(Rw::Write, passes * BLOCKS)
     };
     found(&disk, &job)
@@ -131,7 +132,7 @@ fn finds_blocks_of_an_earlier_run_with_the_same_seed() {
         }
     }));
     let job = Job {
-        verify: true,
+        verify: Some(Verify::fine(4096)),
         ..job(Rw::Write, BLOCKS)
     };
     assert!(results(&disk, &job).is_clean());
@@ -154,7 +155,7 @@ fn finds_a_wrong_answer_while_the_load_runs() {
         }
     }));
     let job = Job {
-        verify: true,
+        verify: Some(Verify::fine(4096)),
         iodepth: 16,
         ..job(Rw::RandMixed, 20_000)
     };
@@ -166,7 +167,7 @@ fn finds_a_wrong_answer_while_the_load_runs() {
 fn requests_in_flight_never_overlap() {
     let disk = Arc::new(TestDisk::honest(BLOCKS, Manner::Later(64)));
     let job = Job {
-        verify: true,
+        verify: Some(Verify::fine(4096)),
         iodepth: 16,
         numjobs: 2,
         ..job(Rw::RandMixed, 20_000)
@@ -193,7 +194,7 @@ fn a_buffer_that_the_disk_still_looks_at_is_not_changed() {
     }));
     for verify in [true, false] {
         let job = Job {
-            verify,
+            verify: verify.then(|| Verify::fine(4096)),
             ..job(Rw::RandMixed, 1000)
         };
         assert!(results(&disk, &job).is_clean());
@@ -208,7 +209,7 @@ fn a_failed_write_leaves_old_and_new_right() {
     };
     let disk = Arc::new(TestDisk::new(BLOCKS, Manner::Later(64), script));
     let job = Job {
-        verify: true,
+        verify: Some(Verify::fine(4096)),
         continue_on_error: true,
         ..job(Rw::RandMixed, 10_000)
     };
@@ -226,7 +227,7 @@ fn requests_of_several_blocks_are_checked_block_by_block() {
         on_read_of(20, Act::Flip(2 * 4096 * 8 + 9999)),
     ));
     let job = Job {
-        verify: true,
+        verify: Some(Verify::fine(4096)),
         iodepth: 2,
         block_bytes: 16384,
         ..job(Rw::Write, 16)
@@ -237,4 +238,77 @@ fn requests_of_several_blocks_are_checked_block_by_block() {
         1,
         "offset 90112 (LBA 22): expected generation 1 of this run, found a damaged block (its checksum is wrong)",
     );
+}
+
+#[test]
+fn a_later_job_finds_the_blocks_that_an_earlier_one_lost() {
+    let disk = Arc::new(TestDisk::new(
+        BLOCKS,
+        Manner::Later(64),
+        on_write(20, Act::Answer(Status::Ok)),
+    ));
+    let write = Job {
+        verify: Some(Verify {
+            read_back: false,
+            ..Verify::default()
+        }),
+        ..job(Rw::Write, BLOCKS)
+    };
+    assert_eq!(found(&disk, &write), Verified::default(), "nothing is read");
+    let read = Job {
+        verify: Some(Verify::default()),
+        iodepth: 8,
+        ..job(Rw::Read, BLOCKS)
+    };
+    let first =
+        "offset 81920 (LBA 20): expected a block that was written with verify=crc32c, found zeroes";
+    check(&found(&disk, &read), 1, first);
+    let fatal = Job {
+        verify: Some(Verify {
+            fatal: true,
+            ..Verify::default()
+        }),
+        iodepth: 1,
+        ..job(Rw::Read, 2 * BLOCKS)
+    };
+    let ended = results(&disk, &fatal).aggregate;
+    assert_eq!(
+        ended
+            .verify
+            .map(|found| (found.blocks_checked, found.errors)),
+        Some((21, 1))
+    );
+    assert!(
+        ended
+            .ended_early
+            .is_some_and(|why| why.contains("verify_fatal"))
+    );
+}
+
+#[test]
+fn a_backlog_is_read_back_in_batches_and_each_block_once() {
+    let disk = Arc::new(TestDisk::honest(BLOCKS, Manner::AtOnce));
+    let job = Job {
+        verify: Some(Verify {
+            backlog: 24,
+            ..Verify::default()
+        }),
+        ..job(Rw::Write, BLOCKS)
+    };
+    let all = results(&disk, &job).aggregate;
+    assert_eq!((all.write.ios, all.read.ios), (BLOCKS, BLOCKS));
+    assert_eq!(
+        all.verify.map(|found| (found.blocks_checked, found.errors)),
+        Some((BLOCKS, 0))
+    );
+    let seen = disk.seen();
+    assert!(
+        seen[..24].iter().all(|seen| seen.write),
+        "24 writes come first"
+    );
+    assert!(
+        seen[24..48].iter().all(|seen| !seen.write),
+        "their reads follow"
+    );
+    assert!(seen[48].write);
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fabrix_bench::verify::is_verified;
 use fabrix_block::spec::Disk;
 use fabrix_block::{Device, Operation, Payload, Request, Spec, Status, Submit};
 use fabrix_rt::{Buf, Completion, Loan, Shard, ShardConfig, SpinPolicy, Task, Token, Wait};
@@ -67,8 +68,8 @@ fn signature(start: &[u8]) -> Option<&'static str> {
     found.map(|(_, _, whose)| *whose)
 }
 
-/// Description of the contents of a file that is neither empty nor full of random bytes, which are
-/// what benchmarks leave.
+/// Description of the contents of a file that is neither empty nor full of random bytes or verified
+/// blocks, which are what benchmarks leave.
 fn contents(start: &[u8]) -> Option<&'static str> {
     let mut blocks = start.chunks(CONTENTS_BYTES);
     let block = blocks.find(|block| block.iter().any(|byte| *byte != 0))?;
@@ -77,6 +78,9 @@ fn contents(start: &[u8]) -> Option<&'static str> {
         .iter()
         .for_each(|byte| seen[usize::from(*byte)] = true);
     let seen = seen.iter().filter(|seen| **seen).count();
+    if is_verified(block) {
+        return None;
+    }
     let packed = PACKED.iter().any(|magic| block.starts_with(magic));
     (packed || seen < DISTINCT_LEAST).then_some("data that no benchmark wrote")
 }

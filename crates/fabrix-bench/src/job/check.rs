@@ -44,12 +44,6 @@ impl Job {
                 return self.refuse("bursts have their own times; leave the rate out");
             }
         }
-        if self.verify && self.percent_read() == 100 {
-            return self.refuse(&format!(
-                "verify needs a job that writes, and {} only reads; it can check only what it wrote itself",
-                self.rw
-            ));
-        }
         let memory = self.buffer_bytes().saturating_mul(u64::from(self.numjobs));
         if memory > BUFFER_BYTES_MAX {
             return self.refuse(&format!(
@@ -71,8 +65,12 @@ impl Job {
         if let Err(sentence) = self.contents.check() {
             return self.refuse(&sentence);
         }
-        if self.verify && self.is_split() {
-            return self.refuse("verify needs requests of one size; leave bssplit out");
+        if let Some(verify) = &self.verify {
+            if !self.has_one_size() {
+                return self.refuse("verify needs requests of one size; leave bssplit out");
+            }
+            let checked = verify.check(self.unit_bytes());
+            checked.or_else(|sentence| self.refuse(&sentence))?;
         }
         let right = |percent: &f64| *percent > 0.0 && *percent <= 100.0;
         if self.percentiles.len() > PERCENTILES_MAX || !self.percentiles.iter().all(right) {
@@ -91,6 +89,7 @@ mod tests {
     use super::*;
     use crate::arrivals::{Pacing, Rate};
     use crate::job::testing::refused;
+    use crate::verify::Verify;
 
     #[test]
     fn refuses_numbers_out_of_bounds() {
@@ -163,13 +162,16 @@ mod tests {
     }
 
     #[test]
-    fn refuses_to_verify_what_nobody_writes() {
+    fn refuses_impossible_options_of_the_verification() {
         refused(
             &Job {
-                verify: true,
+                verify: Some(Verify {
+                    interval: 3000,
+                    ..Verify::default()
+                }),
                 ..Job::default()
             },
-            "verify needs a job that writes, and randread only reads; it can check only what it wrote itself",
+            "verify_interval=3000 does not divide bs=4096",
         );
     }
 }

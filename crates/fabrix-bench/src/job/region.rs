@@ -87,7 +87,7 @@ impl Job {
                 Counted(region.units, "place")
             ));
         }
-        if self.verify {
+        if self.verify.is_some() && self.percent_read() < 100 {
             self.slice(index, region)
         } else {
             Ok(region)
@@ -167,6 +167,7 @@ mod tests {
     use super::*;
     use crate::job::testing::{disk, refused};
     use crate::job::{Rw, Share};
+    use crate::verify::Verify;
 
     fn region(job: &Job, index: u32) -> Region {
         job.region(index, &disk()).expect("the job is possible")
@@ -288,7 +289,7 @@ mod tests {
     fn verifying_jobs_share_no_block() {
         let job = Job {
             rw: Rw::RandWrite,
-            verify: true,
+            verify: Some(Verify::default()),
             numjobs: 3,
             ..Job::default()
         };

@@ -140,7 +140,7 @@ impl<'a> Monitor<'a> {
         machine.contain(tallies.iter().flatten().map(Tally::cores).sum());
         let result = |(monitor, tallies): (PartMonitor<'_>, &Vec<Tally>)| {
             let job = monitor.part.job;
-            let mut sum = Tally::new(job.rate.is_some(), job.verify);
+            let mut sum = Tally::new(job.rate.is_some(), job.verify.is_some());
             tallies.iter().for_each(|tally| sum.add(tally));
             let mut cpu = machine;
             cpu.job_cores = tallies.iter().map(Tally::cores).sum();

@@ -35,7 +35,7 @@ pub(super) fn check(parts: &[Part<'_>], regions: &[Vec<Region>]) -> Result<(), J
         })
     };
     let verifying: Vec<Place<'_>> = places()
-        .filter(|place| parts[place.part].job.verify)
+        .filter(|place| parts[place.part].job.verify.is_some())
         .collect();
     for writing in places().filter(|place| parts[place.part].job.percent_read() < 100) {
         for verifying in verifying.iter().filter(|other| other.part != writing.part) {

@@ -270,7 +270,7 @@ fn destination(
     source: &Arc<dyn Device>,
     to: CopyTo<'_>,
 ) -> Result<Destination, JobError> {
-    if job.rw != Rw::Read || job.verify {
+    if job.rw != Rw::Read || job.verify.is_some() {
         let sentence = "a copy reads from start to end, and does not verify";
         return Err(JobError(format!("job \"{}\": {sentence}", job.name)));
     }

@@ -18,7 +18,7 @@ impl Worker {
         self.in_flight -= 1;
         self.lifecycle.last_ending_ns = self.clock.now_ns();
         self.put_back(slot, loan);
-        self.verify(slot, status);
+        self.verify(shard, slot, status);
         match (status.is_ok(), self.lifecycle.phase) {
             (true, JobPhase::Probe) => {}
             (true, _) => {
@@ -35,13 +35,14 @@ impl Worker {
 
     #[inline]
     fn count(&mut self, slot: u32) {
-        if !self.lifecycle.counts {
-            return;
-        }
         let slot = &self.slots[slot as usize];
         let write = slot.access.write;
         let bytes = self.bytes(slot.access) as u64;
-        let side = &mut self.tally.sides[usize::from(write)];
+        let side = match &mut self.tally.read_back {
+            _ if self.lifecycle.counts => &mut self.tally.sides[usize::from(write)],
+            Some(side) if matches!(self.lifecycle.phase, JobPhase::ReadBack { .. }) => side,
+            _ => return,
+        };
         side.ios += 1;
         side.bytes += bytes;
         side.service
@@ -54,22 +55,33 @@ impl Worker {
 
     /// Verification: acknowledges a write, or compares the data of a read.
     #[inline]
-    fn verify(&mut self, slot: u32, status: Status) {
+    fn verify(&mut self, shard: &mut Shard, slot: u32, status: Status) {
         let (Some(verifier), Some(verified)) = (&mut self.verifier, &mut self.tally.verify) else {
             return;
         };
         let slot = &self.slots[slot as usize];
         let unit = slot.access.unit;
         verifier.release(unit);
-        if !status.is_ok() {
+        if !status.is_ok() || self.lifecycle.phase == JobPhase::Probe {
             return;
         }
         match (slot.access.write, &slot.read) {
-            (true, _) => verifier.acknowledge(unit),
+            (true, _) => {
+                verifier.acknowledge(unit);
+                if let Some(backlog) = &mut self.backlog {
+                    backlog.written(unit);
+                }
+            }
             (false, Some(buf)) => {
                 verifier.check(unit, &buf.bytes()[..self.unit_bytes as usize], verified);
             }
             (false, None) => verifier.buffer_missing(unit, verified),
+        }
+        if verified.errors > 0 && verifier.is_fatal() {
+            self.end_early(
+                shard,
+                "ended by its first wrong block (verify_fatal)".into(),
+            );
         }
     }
 

@@ -8,6 +8,7 @@ use fabrix_rt::{Nanos, Shard, Token, topology};
 
 use super::{Event, Worker};
 use crate::results::Tally;
+use crate::verify::Verifier;
 use crate::words::Counted;
 
 /// Interval for retrying a disk that is busy while it has no request of this job.
@@ -51,6 +52,7 @@ pub(super) struct Lifecycle {
     /// Whether the user has stopped the run.
     stopped: bool,
     measured_from_ns: Option<u64>,
+    read_back_from_ns: Option<u64>,
     cpu_from: Duration,
     arrival_timer: bool,
     retry_timer: bool,
@@ -195,9 +197,11 @@ impl Worker {
     /// The load has ended and all requests are answered.
     fn drained(&mut self, shard: &mut Shard) {
         self.stop_measuring();
-        if self.lifecycle.cut_short || self.verifier.is_none() {
+        let reads_back = self.verifier.as_ref().is_some_and(Verifier::reads_back);
+        if self.lifecycle.cut_short || !reads_back {
             return self.end(shard);
         }
+        self.lifecycle.read_back_from_ns = Some(self.clock.now_ns());
         self.lifecycle.phase = JobPhase::ReadBack { next: 0 };
         self.wake_at_phase_end(shard);
         shard.flush_later(self.id);
@@ -228,6 +232,9 @@ impl Worker {
 
     fn end(&mut self, shard: &mut Shard) {
         self.lifecycle.phase = JobPhase::Ended;
+        if let Some(from_ns) = self.lifecycle.read_back_from_ns {
+            self.tally.read_back_ns = self.clock.now_ns() - from_ns;
+        }
         self.parked = None;
         // Close the channel while its shard still runs.
         (self.channel, self.copy) = (None, None);

@@ -128,7 +128,7 @@ pub(super) fn take_buffers(shard: &mut Shard, job: &Job, filler: &mut Filler) ->
 /// faults nor the generation of the first contents.
 fn new_slot(shard: &mut Shard, job: &Job, filler: &mut Filler) -> Option<Slot> {
     let mut slot = Slot::default();
-    if job.percent_read() > 0 || job.verify {
+    if job.percent_read() > 0 || job.verify.is_some() {
         slot.read = Some(shard.take_buf(longest(job, false))?);
     }
     if job.percent_read() < 100 {

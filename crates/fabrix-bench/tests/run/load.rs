@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Distribution;
 use fabrix_bench::job::Share;
+use fabrix_bench::verify::Verify;
 use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
 use fabrix_block::Device;
 
@@ -227,7 +228,7 @@ fn a_job_that_writes_what_another_verifies_is_refused() {
     let disk = honest(Manner::Later(64)) as Arc<dyn Device>;
     let verifying = Job {
         name: "checked".into(),
-        verify: true,
+        verify: Some(Verify::fine(4096)),
         ..job(Rw::Write, 32)
     };
     let writing = Job {

@@ -468,7 +468,7 @@ mod tests {
             "read_iolog",
             "thinktime",
             "trim_percentage",
-            "verify_pattern",
+            "verify_state_load",
             "write_iolog",
             "zonesize",
         ] {

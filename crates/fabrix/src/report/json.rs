@@ -13,6 +13,7 @@ use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
 use fabrix_bench::series::{Moved, Point};
+use fabrix_bench::verify::Verify;
 use fabrix_block::spec::Size;
 use serde_json::{Map, Value, json};
 
@@ -234,11 +235,33 @@ fn options(run: &Run) -> Value {
         };
         set("rate_process", process.into());
     }
-    if job.verify {
-        set("verify", "crc32c".into());
+    if let Some(options) = &job.verify {
+        verification(&mut set, options);
     }
     contents(&mut set, &job.contents);
     Value::Object(options)
+}
+
+/// The options of a verification that differ from fio's defaults.
+fn verification(set: &mut impl FnMut(&str, String), options: &Verify) {
+    set("verify", options.method.name().into());
+    for (name, number) in [
+        ("verify_interval", options.interval),
+        ("verify_offset", options.offset),
+        ("verify_backlog", options.backlog),
+        ("verify_backlog_batch", options.backlog_batch),
+        ("verify_fatal", options.fatal.into()),
+    ] {
+        if number > 0 {
+            set(name, number.to_string());
+        }
+    }
+    if let Some(pattern) = &options.pattern {
+        set("verify_pattern", pattern.text());
+    }
+    if !options.read_back {
+        set("do_verify", "0".into());
+    }
 }
 
 /// The options for the contents of writes that differ from fio's defaults.

@@ -177,14 +177,14 @@ fn a_target_whose_disk_cannot_be_reached_does_not_start() {
     ended.exits(3).says(&[&gone, "nothing listens there"]);
 }
 
-/// Whether every 4 KiB of the written region begins as `--verify` begins a block: its mark and its
-/// own offset.
+/// Whether every 4 KiB of the written region begins with the header of a verified block: its magic
+/// number and its own offset.
 fn is_stamped_throughout(path: &str) -> bool {
     let mut bytes = vec![0; usize::try_from(SIZE).expect("a megabyte")];
     let file = File::open(path).expect("it was served");
     file.read_exact_at(&mut bytes, 0).expect("it is longer");
     let stamp = |(offset, block): (u64, &[u8])| {
-        block.starts_with(b"FabrixV1") && block[8..16] == offset.to_le_bytes()
+        block.starts_with(&[0xca, 0xac]) && block[16..24] == offset.to_le_bytes()
     };
     (0..).step_by(4096).zip(bytes.chunks(4096)).all(stamp)
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::job::parse_split;
 use fabrix_bench::steady::Steady;
+use fabrix_bench::verify::Verify;
 use fabrix_bench::{Job, RUNTIME_MAX};
 use fabrix_block::Spec;
 use fabrix_block::spec::parse_size;
@@ -93,7 +94,7 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
         offset: args.offset,
         size: args.size,
         distribution: args.random_distribution,
-        verify: args.verify,
+        verify: args.verify.then(|| Verify::fine(block_bytes)),
         steady: steady.transpose().map_err(Failure::usage)?,
         rate: args.rate_iops.map(|iops| Rate {
             iops,

@@ -6,9 +6,10 @@ use std::time::Duration;
 use fabrix_bench::arrivals::{Pacing, RATE_IOPS_MAX, Rate};
 use fabrix_bench::job::{Share, parse_split};
 use fabrix_bench::steady::Steady;
-use fabrix_bench::{Job, RUNTIME_MAX};
+use fabrix_bench::verify::{Checksum, Method, Verify};
+use fabrix_bench::{Job, RUNTIME_MAX, Rw};
 
-use super::numbers::{percent, size, word};
+use super::numbers::{percent, size};
 use super::sections::Setting;
 use super::table::{Effect, find, unknown};
 use super::{Listed, Logs, Place, random_seed, usual};
@@ -82,6 +83,11 @@ pub(super) struct Builder {
     pub(super) rate_iops: [Option<u64>; 2],
     pub(super) rate_bytes: [Option<u64>; 2],
     pub(super) poisson: bool,
+    /// Options of the verification.
+    pub(super) verify: Verify,
+    /// `verify`: whether data is verified. None: the key was not used.
+    verifies: Option<bool>,
+    pub(super) verify_only: bool,
     pub(super) steady: Option<String>,
     pub(super) steady_window: Duration,
     pub(super) steady_ramp: Duration,
@@ -117,6 +123,9 @@ impl Builder {
             rate_iops: [None; 2],
             rate_bytes: [None; 2],
             poisson: false,
+            verify: Verify::default(),
+            verifies: None,
+            verify_only: false,
             steady: None,
             steady_window: Duration::from_secs(1),
             steady_ramp: Duration::ZERO,
@@ -216,20 +225,29 @@ impl Builder {
         Ok([reads, writes.unwrap_or(reads)])
     }
 
-    /// Applies `verify`. Our check has one format, so the checksum is only noted.
+    /// Applies `verify`.
     pub(super) fn set_verify(&mut self, value: &str) -> Result<(), String> {
-        let known = CHECKSUMS.map(|name| (name, true));
-        let none = [("0", false), ("none", false)];
-        let words = [&none[..], &known[..]].concat();
-        self.job.verify = word(value, &words).map_err(|_| {
-            format!("verify={value} is not supported; verify=crc32c checks every block")
-        })?;
-        if self.job.verify && !value.starts_with("crc32c") {
-            self.note(format!(
-                "verify={value}: blocks are checked with CRC32C instead"
-            ));
+        self.verifies = Some(!matches!(value, "0" | "none"));
+        if self.verifies == Some(true) {
+            self.verify.method = Method::parse(value)?;
         }
         Ok(())
+    }
+
+    /// Resolves the verification. As in fio, a pattern without `verify` is verified with a header.
+    fn resolve_verify(&mut self) {
+        if self.verifies.is_none() && self.verify.pattern.is_some() {
+            self.verifies = Some(true);
+            self.verify.method = Method::Header(Checksum::Pattern);
+        }
+        self.job.verify = (self.verifies == Some(true)).then(|| self.verify.clone());
+        if self.verify_only && self.job.verify.is_some() && self.job.rw.writes() {
+            self.note(format!(
+                "verify_only: nothing is written; the blocks that rw={} would write are read and verified",
+                self.job.rw
+            ));
+            self.job.rw = Rw::new(self.job.rw.is_random(), 100);
+        }
     }
 
     fn note(&mut self, sentence: String) {
@@ -243,6 +261,7 @@ impl Builder {
         let name = self.name.take().unwrap_or_else(|| section.to_owned());
         let built = self.limit().and_then(|()| self.resolve_rate());
         built.map_err(|sentence| format!("job `{name}`: {sentence}"))?;
+        self.resolve_verify();
         self.resolve_depth();
         self.resolve_sizes();
         if self.logs.prefixes().next().is_some() && self.logs.every.is_none() {
@@ -382,22 +401,3 @@ impl Builder {
         Ok(Some((bytes / size).min(u64::from(RATE_IOPS_MAX) + 1)))
     }
 }
-
-/// fio's checksums of verified blocks.
-const CHECKSUMS: [&str; 15] = [
-    "crc32c",
-    "crc32c-intel",
-    "crc64",
-    "crc32",
-    "crc16",
-    "crc7",
-    "md5",
-    "sha1",
-    "sha256",
-    "sha512",
-    "sha3-224",
-    "sha3-256",
-    "sha3-384",
-    "sha3-512",
-    "xxhash",
-];

@@ -107,7 +107,11 @@ fn demo_row(row: &Value) -> Vec<Entry> {
 fn job(job: &Value, repeats: &Value) -> Option<Entry> {
     job["read"]["iops"].as_f64()?;
     let (mut iops, mut waited_ns) = (0.0, 0.0);
-    for side in ["read", "write", "trim"].map(|name| &job[name]) {
+    // The reads of a job that writes are those of its verification, after the measurement.
+    let rw = job["job options"]["rw"].as_str().unwrap_or_default();
+    let only_writes = rw.ends_with("write") && rw != "readwrite";
+    let sides = ["read", "write", "trim"].into_iter().skip(only_writes.into());
+    for side in sides.map(|name| &job[name]) {
         let rate = side["iops"].as_f64().unwrap_or(0.0);
         // fio before version 3 reports microseconds.
         let mean_ns = side["lat_ns"]["mean"].as_f64();
@@ -164,6 +168,8 @@ mod tests {
         assert!((entries(&value)[0].mean_us - 1600.0).abs() < 1e-9);
         value["jobs"][0]["trim"] = json!({"iops": 750.0, "lat_ns": {"mean": 0.0}});
         assert!((entries(&value)[0].iops - 2000.0).abs() < 1e-9);
+        value["jobs"][0]["job options"] = json!({"rw": "randwrite", "verify": "md5"});
+        assert!((entries(&value)[0].iops - 1000.0).abs() < 1e-9);
         value["jobs"][0]["error"] = json!(5);
         assert!(entries(&value)[0].failed);
     }

@@ -57,7 +57,7 @@ impl Session {
             rate: None,
             bursts: None,
             steady: None,
-            verify: false,
+            verify: None,
             ..fastest.results.job.clone()
         };
         let null = self.open("null:1T").ok()?;

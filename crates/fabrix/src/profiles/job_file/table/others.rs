@@ -129,13 +129,12 @@ pub(super) const KEYS: &[Key] = &[
         "the program runs as it was started",
     ),
     Key::ignored(
-        &[
-            "verify_async",
-            "verify_async_cpus",
-            "verify_dump",
-            "verify_fatal",
-        ],
-        "wrong blocks are counted to the end, and the first one is described",
+        &["verify_async", "verify_async_cpus", "verify_dump"],
+        "the job's thread verifies, and the first wrong block is described in the results",
+    ),
+    Key::ignored(
+        &["verify_state_save", "experimental_verify"],
+        "a job keeps its state in memory, and what it wrote can be verified from the disk alone",
     ),
     Key::ignored(
         &["error_dump", "exitall_on_error"],
@@ -273,30 +272,9 @@ pub(super) const KEYS: &[Key] = &[
         "buffers are taken from the node of the job's processor",
     ),
     Key::refused(
-        &[
-            "verify_only",
-            "verify_state_load",
-            "verify_state_save",
-            "experimental_verify",
-        ],
+        &["verify_state_load"],
         &["0"],
-        "a job checks what it wrote itself",
-    ),
-    Key::refused(&["do_verify"], &["1"], "blocks are read back in any case"),
-    Key::refused(
-        &[
-            "verify_backlog",
-            "verify_backlog_batch",
-            "verify_interval",
-            "verify_offset",
-        ],
-        &["0"],
-        "a job checks whole blocks",
-    ),
-    Key::refused(
-        &["verify_pattern"],
-        &[],
-        "write verify=crc32c: every block has its address and a checksum",
+        "there is no state to load: the blocks on the disk say what they are; write rw=read",
     ),
     Key::refused(
         &[

@@ -15,6 +15,31 @@ use map::Map;
 use permutation::Permutation;
 use zipf::Zipf;
 
+/// Direction of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Reads blocks.
+    #[default]
+    Read,
+    /// Writes blocks.
+    Write,
+    /// Deallocates blocks.
+    Trim,
+}
+
+impl Direction {
+    /// Place in lists of all directions, which is also fio's number.
+    #[inline]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The direction's name.
+    pub fn word(self) -> &'static str {
+        ["read", "write", "trim"][self.index()]
+    }
+}
+
 /// One request of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -22,8 +47,8 @@ pub struct Access {
     pub unit: u64,
     /// Length in units.
     pub units: u32,
-    /// Whether the request is a write.
-    pub write: bool,
+    /// Direction of the request.
+    pub direction: Direction,
 }
 
 /// The sequence of requests of one job.
@@ -36,6 +61,17 @@ pub struct Sequence {
     read_below: u64,
     /// State per direction: reads, then writes.
     sides: [Side; 2],
+    trims: Trims,
+}
+
+/// Trims of a job.
+#[derive(Debug)]
+enum Trims {
+    None,
+    /// All requests are trims (`trim`, `randtrim`).
+    Only,
+    /// A trim precedes each write (`trimwrite`, `randtrimwrite`). The write that follows next.
+    First(Option<Access>),
 }
 
 /// Rule for the choice of addresses.
@@ -86,18 +122,54 @@ impl Sequence {
             random: Random::new(mix(seed)),
             read_below: (u64::from(job.percent_read()) << 32) / 100,
             sides: [side(false), side(true)],
+            trims: match (job.rw.trims(), job.rw.trims_only()) {
+                (false, _) => Trims::None,
+                (true, true) => Trims::Only,
+                (true, false) => Trims::First(None),
+            },
         }
     }
 
     /// Draws the next request.
     #[inline]
     pub fn draw(&mut self) -> Access {
+        match self.trims {
+            Trims::None => self.draw_data(),
+            _ => self.draw_trim(),
+        }
+    }
+
+    /// Draws the next request of a job with trims.
+    fn draw_trim(&mut self) -> Access {
+        if let Trims::First(next) = &mut self.trims
+            && let Some(write) = next.take()
+        {
+            return write;
+        }
+        let access = self.draw_data();
+        if let Trims::First(next) = &mut self.trims {
+            *next = Some(access);
+        }
+        Access {
+            direction: Direction::Trim,
+            ..access
+        }
+    }
+
+    /// Draws the next read or write.
+    #[inline]
+    fn draw_data(&mut self) -> Access {
         let write = match self.read_below {
             0 => true,
             0x1_0000_0000 => false,
             bound => self.random.next() >> 32 >= bound,
         };
-        let side = &mut self.sides[usize::from(write)];
+        let direction = if write {
+            Direction::Write
+        } else {
+            Direction::Read
+        };
+        let side = &mut self.sides[direction.index()];
         let units = side.length(&mut self.random);
         // Last unit where a request of this length may start.
         let last = self.units - u64::from(units);
@@ -106,12 +178,20 @@ impl Sequence {
             Addresses::Once(order) => order.draw(),
             Addresses::OnceMixed(map) => {
                 let (unit, units) = map.draw(units);
-                return Access { unit, units, write };
+                return Access {
+                    unit,
+                    units,
+                    direction,
+                };
             }
             Addresses::Uniform(random) => random.below(last + 1),
             Addresses::Zipf(zipf, random) => zipf.draw(random).min(last),
         };
-        Access { unit, units, write }
+        Access {
+            unit,
+            units,
+            direction,
+        }
     }
 }
 
@@ -172,7 +252,9 @@ mod tests {
     fn seventy_percent_writes_come_out_within_one_percent() {
         for rw in [Rw::RandMixed, Rw::Mixed] {
             let mut sequence = sequence(rw, 30, 1000);
-            let writes = (0..100_000).filter(|_| sequence.draw().write).count();
+            let writes = (0..100_000)
+                .filter(|_| sequence.draw().direction == Direction::Write)
+                .count();
             assert!(
                 (69_000..=71_000).contains(&writes),
                 "{rw}: {writes} writes of 100000"
@@ -186,7 +268,7 @@ mod tests {
             sequence(Rw::RandMixed, 0, 9),
             sequence(Rw::RandMixed, 100, 9),
         );
-        assert!((0..10_000).all(|_| none.draw().write && !all.draw().write));
+        assert!((0..10_000).all(|_| none.draw().direction != all.draw().direction));
     }
 
     #[test]
@@ -202,8 +284,8 @@ mod tests {
         let mut next = [0, 0];
         for _ in 0..500 {
             let access = sequence.draw();
-            assert_eq!(access.unit, next[usize::from(access.write)]);
-            next[usize::from(access.write)] += 1;
+            assert_eq!(access.unit, next[access.direction.index()]);
+            next[access.direction.index()] += 1;
         }
     }
 
@@ -245,6 +327,19 @@ mod tests {
             left -= units;
         }
         assert!(hits.iter().all(|hits| *hits == 1), "{hits:?}");
+    }
+
+    #[test]
+    fn trims_stand_alone_or_before_each_write() {
+        let mut only = sequence(Rw::RandTrim, 50, 100);
+        assert!((0..100).all(|_| only.draw().direction == Direction::Trim));
+        let mut both = sequence(Rw::TrimWrite, 50, 3);
+        let drawn: Vec<_> = (0..6).map(|_| both.draw()).collect();
+        let units: Vec<_> = drawn.iter().map(|access| access.unit).collect();
+        assert_eq!(units, [0, 0, 1, 1, 2, 2]);
+        assert!(drawn.chunks(2).all(|pair| {
+            pair[0].direction == Direction::Trim && pair[1].direction == Direction::Write
+        }));
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Job {
         if percent > 0 || self.verify.is_some() {
             bytes += depth * longest(self.sizes(false));
         }
-        if percent < 100 {
+        if percent < 100 && !self.rw.trims_only() {
             bytes += depth * longest(self.sizes(true));
         }
         bytes

@@ -89,7 +89,9 @@ pub struct JobResult {
     pub read: Side,
     /// Writes.
     pub write: Side,
-    /// Reads and writes of the load together.
+    /// Trims.
+    pub trim: Side,
+    /// Reads, writes and trims of the load together.
     pub total: Side,
     /// CPU time of the job's thread during the measured time.
     pub cpu_time: Duration,
@@ -136,8 +138,8 @@ impl Results {
 /// Counters of a running job. Their sum over all jobs gives the aggregate.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// Counters per direction: reads, then writes.
-    pub(crate) sides: [SideTally; 2],
+    /// Counters per direction: reads, writes, trims.
+    pub(crate) sides: [SideTally; 3],
     pub(crate) runtime_ns: u64,
     pub(crate) cpu_time: Duration,
     pub(crate) errors: Errors,
@@ -215,7 +217,7 @@ impl Tally {
     /// Allocates all counters.
     pub(crate) fn new(open_loop: bool, verify: bool) -> Self {
         Self {
-            sides: [SideTally::new(open_loop), SideTally::new(open_loop)],
+            sides: std::array::from_fn(|_| SideTally::new(open_loop)),
             runtime_ns: 0,
             cpu_time: Duration::ZERO,
             // Capacity for every status, so that a failing disk causes no allocation in the worker.
@@ -284,12 +286,13 @@ impl Tally {
 
     /// The results for the report, with the values of the given percentiles.
     pub(crate) fn result(&self, percentiles: &[f64]) -> JobResult {
-        let mut both = self.sides[0].clone();
-        both.add(&self.sides[1]);
+        let mut all = self.sides[0].clone();
+        self.sides[1..].iter().for_each(|side| all.add(side));
         JobResult {
             read: self.reads(percentiles),
             write: self.sides[1].result(self.runtime_ns, percentiles),
-            total: both.result(self.runtime_ns, percentiles),
+            trim: self.sides[2].result(self.runtime_ns, percentiles),
+            total: all.result(self.runtime_ns, percentiles),
             cpu_time: self.cpu_time,
             errors: self.errors.clone(),
             busy: self.busy,

@@ -53,19 +53,26 @@ pub struct Point {
     pub at: Duration,
     /// Length of the interval.
     pub span: Duration,
-    /// Counters per direction: reads, then writes.
-    pub sides: [Moved; 2],
+    /// Counters per direction: reads, writes, trims.
+    pub sides: [Moved; 3],
 }
 
 impl Point {
-    /// Requests per second in both directions.
-    pub fn iops(&self) -> f64 {
-        real((self.sides[0].ios + self.sides[1].ios).into()) / self.span.as_secs_f64().max(1e-9)
+    /// Counters of all directions together.
+    fn sum(&self) -> Moved {
+        let mut sum = Moved::default();
+        self.sides.iter().for_each(|side| sum.add(*side));
+        sum
     }
 
-    /// Bytes per second in both directions.
+    /// Requests per second in all directions.
+    pub fn iops(&self) -> f64 {
+        real(self.sum().ios.into()) / self.span.as_secs_f64().max(1e-9)
+    }
+
+    /// Bytes per second in all directions.
     pub fn bw_bytes(&self) -> f64 {
-        real((self.sides[0].bytes + self.sides[1].bytes).into()) / self.span.as_secs_f64().max(1e-9)
+        real(self.sum().bytes.into()) / self.span.as_secs_f64().max(1e-9)
     }
 }
 
@@ -76,12 +83,12 @@ pub(crate) struct Series {
     /// Number of readings per point.
     every: u32,
     open: Option<(Point, u32)>,
-    last: ([Moved; 2], Duration),
+    last: ([Moved; 3], Duration),
 }
 
 impl Series {
     /// Starts the series. `counted` belongs to the ramp and is subtracted.
-    pub(crate) fn begin(&mut self, counted: [Moved; 2]) {
+    pub(crate) fn begin(&mut self, counted: [Moved; 3]) {
         *self = Self {
             every: 1,
             last: (counted, Duration::ZERO),
@@ -90,12 +97,12 @@ impl Series {
     }
 
     /// Adds a reading, taken `at` after the start. Returns the interval since the previous reading.
-    pub(crate) fn read(&mut self, at: Duration, counted: [Moved; 2]) -> Point {
+    pub(crate) fn read(&mut self, at: Duration, counted: [Moved; 3]) -> Point {
         let (before, earlier) = std::mem::replace(&mut self.last, (counted, at));
         let point = Point {
             at,
             span: at.saturating_sub(earlier),
-            sides: [counted[0].since(before[0]), counted[1].since(before[1])],
+            sides: std::array::from_fn(|side| counted[side].since(before[side])),
         };
         let (sum, readings) = match self.open.take() {
             Some((open, readings)) => (joined(open, point), readings + 1),
@@ -145,13 +152,13 @@ const POINTS_MAX: usize = 4096;
 mod tests {
     use super::*;
 
-    fn counted(ios: u64) -> [Moved; 2] {
+    fn counted(ios: u64) -> [Moved; 3] {
         let side = Moved {
             ios,
             bytes: ios * 4096,
             wait_ns: ios * 100,
         };
-        [side, Moved::default()]
+        [side, Moved::default(), Moved::default()]
     }
 
     #[test]

@@ -199,6 +199,7 @@ mod tests {
                         ..Moved::default()
                     },
                     Moved::default(),
+                    Moved::default(),
                 ],
             };
             if detector.read(&point) {

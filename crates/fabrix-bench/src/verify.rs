@@ -153,6 +153,13 @@ impl Verifier {
         }
     }
 
+    /// Records that a unit was trimmed: its content is not known.
+    pub(crate) fn forget(&mut self, unit: u64) {
+        if let Some(writes) = &mut self.writes {
+            writes.acknowledged[index(unit)] = 0;
+        }
+    }
+
     /// Checks the data read from a unit. A job that writes checks only what it has written.
     pub(crate) fn check(&mut self, unit: u64, bytes: &[u8], verified: &mut Verified) {
         let expected = self.writes.as_ref().map(|writes| writes.expected(unit));

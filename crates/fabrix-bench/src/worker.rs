@@ -24,9 +24,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
-use fabrix_rt::{Buf, Completion, Shard, Task, TaskId, Token};
+use fabrix_rt::{Completion, Shard, Task, TaskId, Token};
 
-use crate::access::{Access, Sequence};
+use crate::access::{Access, Direction, Sequence};
 use crate::arrivals::Arrivals;
 use crate::contents::Filler;
 use crate::random::mix;
@@ -179,7 +179,9 @@ impl Worker {
             _ => return None,
         };
         self.idle.pop_front();
-        if is_load {
+        // As in fio, the trim before a write does not count.
+        let counts = access.direction != Direction::Trim || self.setup.job.rw.trims_only();
+        if is_load && counts {
             self.started += 1;
             self.started_bytes += self.bytes(access) as u64;
         }
@@ -193,7 +195,7 @@ impl Worker {
         let first = Access {
             unit: 0,
             units: 1,
-            write: false,
+            direction: Direction::Read,
         };
         self.verifier
             .iter_mut()
@@ -244,7 +246,7 @@ impl Worker {
         Some(Access {
             unit,
             units: 1,
-            write: false,
+            direction: Direction::Read,
         })
     }
 
@@ -254,12 +256,12 @@ impl Worker {
 
     /// Submits the request of a slot. False: the disk is busy.
     fn submit(&mut self, shard: &mut Shard, slot: u32) -> bool {
-        let Some(buf) = self.buffer(slot) else {
+        let Some(payload) = self.payload(slot) else {
             self.park(slot);
             self.end_early(shard, "the shard has no memory for one more buffer".into());
             return true;
         };
-        let request = self.request(slot, buf);
+        let request = self.request(slot, payload);
         let writes = request.operation != Operation::Read;
         let channel = match &mut self.copy {
             Some(copy) if writes => Some(&mut copy.channel),
@@ -284,20 +286,28 @@ impl Worker {
         }
     }
 
-    fn request(&self, slot: u32, buf: Buf) -> Request<'static> {
+    /// The data of a slot's request. None without memory for it.
+    fn payload(&mut self, slot: u32) -> Option<Payload<'static>> {
+        match self.slots[slot as usize].access.direction {
+            Direction::Trim => Some(Payload::None),
+            _ => self.buffer(slot).map(Payload::Owned),
+        }
+    }
+
+    fn request(&self, slot: u32, payload: Payload<'static>) -> Request<'static> {
         let access = self.slots[slot as usize].access;
-        let region = self.region_of(access.write);
+        let region = self.region_of(access.direction);
         Request {
-            operation: if access.write {
-                Operation::Write {
+            operation: match access.direction {
+                Direction::Read => Operation::Read,
+                Direction::Write => Operation::Write {
                     durable: self.setup.job.durable,
-                }
-            } else {
-                Operation::Read
+                },
+                Direction::Trim => Operation::Deallocate,
             },
             lba: region.lba_of(access.unit),
             blocks: access.units * region.blocks_per_unit,
-            payload: Payload::Owned(buf),
+            payload,
             token: Token {
                 task: self.id,
                 slot,
@@ -308,7 +318,9 @@ impl Worker {
     /// Keeps a prepared request until the disk can accept it.
     fn park(&mut self, slot: u32) {
         match &mut self.copy {
-            Some(copy) if self.slots[slot as usize].access.write => copy.due.push_front(slot),
+            Some(copy) if self.slots[slot as usize].access.direction == Direction::Write => {
+                copy.due.push_front(slot)
+            }
             _ => self.parked = Some(slot),
         }
     }

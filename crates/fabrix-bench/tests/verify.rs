@@ -312,3 +312,34 @@ fn a_backlog_is_read_back_in_batches_and_each_block_once() {
     );
     assert!(seen[48].write);
 }
+
+#[test]
+fn trims_precede_the_writes_of_their_blocks_and_are_counted_apart() {
+    let disk = Arc::new(TestDisk::honest(BLOCKS, Manner::Later(64)).with(|_| 0xa5));
+    let job = Job {
+        verify: Some(Verify::default()),
+        iodepth: 16,
+        ..job(Rw::RandTrimWrite, BLOCKS)
+    };
+    let all = results(&disk, &job).aggregate;
+    assert_eq!(
+        (all.trim.ios, all.write.ios, all.read.ios),
+        (BLOCKS, BLOCKS, BLOCKS)
+    );
+    assert_eq!(
+        (all.total.ios, all.trim.latency.count),
+        (2 * BLOCKS, BLOCKS)
+    );
+    assert_eq!(
+        all.verify.map(|found| (found.blocks_checked, found.errors)),
+        Some((BLOCKS, 0))
+    );
+    assert_eq!(disk.overlaps(), 0);
+    let trims = Job {
+        rw: Rw::RandTrim,
+        verify: None,
+        ..job
+    };
+    assert!(results(&disk, &trims).is_clean());
+    assert!(disk.bytes().iter().all(|byte| *byte == 0));
+}

@@ -37,6 +37,12 @@ impl Job {
         self.check_lists()?;
         if let Some(rate) = &self.rate {
             rate.check().or_else(|sentence| self.refuse(&sentence))?;
+            if self.rw.trims() && !self.rw.trims_only() {
+                return self.refuse(&format!(
+                    "a rate would have to count the trims and the writes of rw={} apart; leave it out",
+                    self.rw
+                ));
+            }
         }
         if let Some(bursts) = &self.bursts {
             bursts.check().or_else(|sentence| self.refuse(&sentence))?;

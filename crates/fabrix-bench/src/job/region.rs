@@ -1,6 +1,6 @@
 //! The region of a disk in which a job works, and the checks against that disk.
 
-use fabrix_block::Geometry;
+use fabrix_block::{Deallocate, Geometry};
 
 use super::{Job, JobError, MAP_UNITS_MAX, VERIFY_UNITS_MAX};
 use crate::words::Counted;
@@ -40,6 +40,12 @@ impl Job {
         if let Some(bs) = self.all_sizes().find(|bs| !bs.is_multiple_of(unit)) {
             return self.refuse(&format!(
                 "bssplit has {bs}, which is not a multiple of its shortest request of {unit} bytes"
+            ));
+        }
+        if self.rw.trims() && geometry.deallocate == Deallocate::No {
+            return self.refuse(&format!(
+                "the disk does not deallocate blocks, and rw={} trims; write rw=write, or name another disk",
+                self.rw
             ));
         }
         if self.percent_read() < 100 && geometry.read_only {
@@ -283,6 +289,25 @@ mod tests {
             .region(0, &disk)
             .is_ok()
         );
+    }
+
+    #[test]
+    fn trims_need_a_disk_that_deallocates() {
+        let job = Job {
+            rw: Rw::Trim,
+            ..Job::default()
+        };
+        let none = Geometry {
+            deallocate: Deallocate::No,
+            ..disk()
+        };
+        let error = job.region(0, &none).expect_err("it trims");
+        assert!(error.0.contains("rw=trim trims"), "{error}");
+        let zeroes = Geometry {
+            deallocate: Deallocate::Zeroes,
+            ..disk()
+        };
+        assert!(job.region(0, &zeroes).is_ok());
     }
 
     #[test]

@@ -19,17 +19,29 @@ pub enum Rw {
     Mixed,
     /// `randrw`: random reads and writes in the ratio of `rwmixread`.
     RandMixed,
+    /// `trim`: sequential trims.
+    Trim,
+    /// `randtrim`: random trims.
+    RandTrim,
+    /// `trimwrite`: each block is trimmed, then written, in sequential order.
+    TrimWrite,
+    /// `randtrimwrite`: each block is trimmed, then written, in random order.
+    RandTrimWrite,
 }
 
 impl Rw {
     /// All patterns with fio's names. Aliases come last.
-    const NAMES: [(&'static str, Self); 7] = [
+    const NAMES: [(&'static str, Self); 11] = [
         ("read", Self::Read),
         ("write", Self::Write),
         ("randread", Self::RandRead),
         ("randwrite", Self::RandWrite),
         ("rw", Self::Mixed),
         ("randrw", Self::RandMixed),
+        ("trim", Self::Trim),
+        ("randtrim", Self::RandTrim),
+        ("trimwrite", Self::TrimWrite),
+        ("randtrimwrite", Self::RandTrimWrite),
         ("readwrite", Self::Mixed),
     ];
 
@@ -52,7 +64,8 @@ impl Rw {
         let found = Self::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, rw)| *rw).ok_or_else(|| {
             JobError(format!(
-                "rw={name} is not known; say read, write, randread, randwrite, rw (or readwrite) or randrw"
+                "rw={name} is not known; say read, write, randread, randwrite, rw (or readwrite), randrw, trim, \
+                 randtrim, trimwrite or randtrimwrite"
             ))
         })
     }
@@ -65,15 +78,33 @@ impl Rw {
 
     /// Whether the addresses are random.
     pub fn is_random(self) -> bool {
-        matches!(self, Self::RandRead | Self::RandWrite | Self::RandMixed)
+        matches!(
+            self,
+            Self::RandRead
+                | Self::RandWrite
+                | Self::RandMixed
+                | Self::RandTrim
+                | Self::RandTrimWrite
+        )
     }
 
     /// Whether the pattern contains reads. `rwmixread` may still reduce them to 0 %.
     pub fn reads(self) -> bool {
-        !matches!(self, Self::Write | Self::RandWrite)
+        !matches!(self, Self::Write | Self::RandWrite) && !self.trims()
     }
 
-    /// Whether the pattern contains writes. `rwmixread` may still reduce them to 0 %.
+    /// Whether the pattern contains trims.
+    pub fn trims(self) -> bool {
+        self.trims_only() || matches!(self, Self::TrimWrite | Self::RandTrimWrite)
+    }
+
+    /// Whether the pattern contains nothing but trims.
+    pub fn trims_only(self) -> bool {
+        matches!(self, Self::Trim | Self::RandTrim)
+    }
+
+    /// Whether the pattern changes the disk, by writes or by trims. `rwmixread` may still reduce
+    /// writes to 0 %.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::RandRead)
     }
@@ -91,11 +122,21 @@ mod tests {
 
     #[test]
     fn every_name_of_fio_is_understood() {
-        for name in ["read", "write", "randread", "randwrite", "rw", "randrw"] {
+        for name in [
+            "read",
+            "write",
+            "randread",
+            "randwrite",
+            "rw",
+            "randrw",
+            "trim",
+            "randtrim",
+            "trimwrite",
+        ] {
             assert_eq!(Rw::parse(name).map(Rw::name), Ok(name));
         }
         assert_eq!(Rw::parse("readwrite"), Ok(Rw::Mixed));
-        let error = Rw::parse("trim").expect_err("not a kind of ours");
-        assert!(error.0.contains("rw=trim is not known"), "{error}");
+        let error = Rw::parse("trimread").expect_err("fio has none");
+        assert!(error.0.contains("rw=trimread is not known"), "{error}");
     }
 }

@@ -48,7 +48,7 @@ impl<'a> Monitor<'a> {
             cpu: (None, None),
             last_progress: (began, Moved::default()),
         };
-        monitor.sample(|_| [Moved::default(); 2]);
+        monitor.sample(|_| [Moved::default(); 3]);
         monitor
     }
 
@@ -62,7 +62,7 @@ impl<'a> Monitor<'a> {
     }
 
     /// Reads the CPU counters at the start and at the end of the measurement.
-    pub(super) fn sample(&mut self, counted: impl Fn(usize) -> [Moved; 2]) {
+    pub(super) fn sample(&mut self, counted: impl Fn(usize) -> [Moved; 3]) {
         let now = Instant::now();
         if self.cpu.0.is_none() && now >= self.window.0 {
             self.cpu.0 = Some(Snapshot::take());
@@ -77,7 +77,7 @@ impl<'a> Monitor<'a> {
     }
 
     /// Adds a point to every series.
-    fn read_series(&mut self, now: Instant, counted: &impl Fn(usize) -> [Moved; 2]) {
+    fn read_series(&mut self, now: Instant, counted: &impl Fn(usize) -> [Moved; 3]) {
         let at = now.saturating_duration_since(self.window.0);
         for (index, part) in self.parts.iter_mut().enumerate() {
             let point = part.series.read(at, counted(index));
@@ -100,7 +100,7 @@ impl<'a> Monitor<'a> {
     pub(super) fn progress(
         &mut self,
         errors: u64,
-        counted: impl Fn(usize) -> [Moved; 2],
+        counted: impl Fn(usize) -> [Moved; 3],
     ) -> Progress {
         let now = Instant::now();
         if self.cpu.0.is_some() && self.cpu.1.is_none() {

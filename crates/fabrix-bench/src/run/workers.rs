@@ -206,8 +206,8 @@ impl Workers {
     }
 
     /// Counters of all threads of a part.
-    fn counted(&self, part: usize) -> [Moved; 2] {
-        let mut sum = [Moved::default(); 2];
+    fn counted(&self, part: usize) -> [Moved; 3] {
+        let mut sum = [Moved::default(); 3];
         let members = self
             .counters
             .iter()

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::Worker;
-use crate::access::Access;
+use crate::access::{Access, Direction};
 use crate::verify::Verify;
 
 /// Written units that wait for their verification.
@@ -65,7 +65,7 @@ impl Worker {
         verifier.claim(unit).then_some(Access {
             unit,
             units: 1,
-            write: false,
+            direction: Direction::Read,
         })
     }
 }

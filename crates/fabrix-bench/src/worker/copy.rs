@@ -11,6 +11,7 @@ use fabrix_block::Channel;
 use fabrix_rt::Shard;
 
 use super::{Destination, Worker};
+use crate::access::Direction;
 use crate::job::Region;
 
 /// The destination disk and the pending writes.
@@ -36,9 +37,9 @@ impl Copy {
 
 impl Worker {
     /// The region of a direction: that of the source disk or of the destination disk.
-    pub(super) fn region_of(&self, write: bool) -> Region {
+    pub(super) fn region_of(&self, direction: Direction) -> Region {
         match &self.copy {
-            Some(copy) if write => copy.region,
+            Some(copy) if direction == Direction::Write => copy.region,
             _ => self.setup.region,
         }
     }
@@ -48,8 +49,8 @@ impl Worker {
     pub(super) fn queue_copy_write(&mut self, index: u32) -> bool {
         let slot = &mut self.slots[index as usize];
         match &mut self.copy {
-            Some(copy) if !slot.access.write && !self.lifecycle.cut_short => {
-                slot.access.write = true;
+            Some(copy) if slot.access.direction == Direction::Read && !self.lifecycle.cut_short => {
+                slot.access.direction = Direction::Write;
                 slot.write = slot.read.take();
                 (slot.scheduled_ns, slot.start_ns) = (self.clock.now_ns(), self.clock.now_ns());
                 copy.due.push_back(index);
@@ -79,7 +80,7 @@ impl Worker {
     /// Frees a slot. The buffer of a copy's write becomes the buffer of the next read.
     pub(super) fn reclaim(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if self.copy.is_some() && slot.access.write {
+        if self.copy.is_some() && slot.access.direction == Direction::Write {
             slot.read = slot.write.take();
         }
     }

@@ -9,6 +9,7 @@ use fabrix_rt::{Loan, Shard};
 
 use super::Worker;
 use super::lifecycle::JobPhase;
+use crate::access::Direction;
 use crate::words::Counted;
 
 impl Worker {
@@ -36,10 +37,10 @@ impl Worker {
     #[inline]
     fn count(&mut self, slot: u32) {
         let slot = &self.slots[slot as usize];
-        let write = slot.access.write;
+        let direction = slot.access.direction;
         let bytes = self.bytes(slot.access) as u64;
         let side = match &mut self.tally.read_back {
-            _ if self.lifecycle.counts => &mut self.tally.sides[usize::from(write)],
+            _ if self.lifecycle.counts => &mut self.tally.sides[direction.index()],
             Some(side) if matches!(self.lifecycle.phase, JobPhase::ReadBack { .. }) => side,
             _ => return,
         };
@@ -50,7 +51,7 @@ impl Worker {
         if let Some(latency) = &mut side.latency {
             latency.record(self.clock.now_ns().saturating_sub(slot.scheduled_ns));
         }
-        self.publish(write);
+        self.publish(direction);
     }
 
     /// Verification: acknowledges a write, or compares the data of a read.
@@ -65,17 +66,18 @@ impl Worker {
         if !status.is_ok() || self.lifecycle.phase == JobPhase::Probe {
             return;
         }
-        match (slot.access.write, &slot.read) {
-            (true, _) => {
+        match (slot.access.direction, &slot.read) {
+            (Direction::Trim, _) => verifier.forget(unit),
+            (Direction::Write, _) => {
                 verifier.acknowledge(unit);
                 if let Some(backlog) = &mut self.backlog {
                     backlog.written(unit);
                 }
             }
-            (false, Some(buf)) => {
+            (Direction::Read, Some(buf)) => {
                 verifier.check(unit, &buf.bytes()[..self.unit_bytes as usize], verified);
             }
-            (false, None) => verifier.buffer_missing(unit, verified),
+            (Direction::Read, None) => verifier.buffer_missing(unit, verified),
         }
         if verified.errors > 0 && verifier.is_fatal() {
             self.end_early(
@@ -88,11 +90,11 @@ impl Worker {
     #[cold]
     fn record_failure(&mut self, shard: &mut Shard, slot: u32, status: Status) {
         let access = self.slots[slot as usize].access;
-        let region = self.region_of(access.write);
+        let region = self.region_of(access.direction);
         let lba = region.lba_of(access.unit);
         let blocks = Counted((access.units * region.blocks_per_unit).into(), "block");
         let index = self.setup.index;
-        let kind = if access.write { "write" } else { "read" };
+        let kind = access.direction.word();
         self.tally.errors.count(status, || {
             format!("job {index}: the {kind} of {blocks} at LBA {lba} was answered {status:?}")
         });

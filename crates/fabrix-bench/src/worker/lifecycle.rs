@@ -7,6 +7,7 @@ use std::time::Duration;
 use fabrix_rt::{Nanos, Shard, Token, topology};
 
 use super::{Event, Worker};
+use crate::access::Direction;
 use crate::results::Tally;
 use crate::verify::Verifier;
 use crate::words::Counted;
@@ -252,9 +253,9 @@ impl Worker {
     /// Publishes the counters of one direction for the progress report. This happens after every
     /// request, because the time of the next completion is unknown.
     #[inline]
-    pub(super) fn publish(&self, write: bool) {
-        let counters = &self.setup.counters.sides[usize::from(write)];
-        let side = &self.tally.sides[usize::from(write)];
+    pub(super) fn publish(&self, direction: Direction) {
+        let counters = &self.setup.counters.sides[direction.index()];
+        let side = &self.tally.sides[direction.index()];
         counters.ios.store(side.ios, Relaxed);
         counters.bytes.store(side.bytes, Relaxed);
         let latency = side.latency.as_ref().unwrap_or(&side.service);
@@ -269,8 +270,9 @@ impl Worker {
     /// Clears all counters.
     fn reset_counters(&mut self) {
         self.tally.begin_measuring();
-        self.publish(false);
-        self.publish(true);
+        for direction in [Direction::Read, Direction::Write, Direction::Trim] {
+            self.publish(direction);
+        }
         self.publish_errors();
     }
 }

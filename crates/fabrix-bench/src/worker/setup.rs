@@ -36,8 +36,8 @@ pub(crate) enum Event {
 /// Counters of a running job. Any thread may read them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Counters per direction: reads, then writes.
-    pub(crate) sides: [SideCounters; 2],
+    /// Counters per direction: reads, writes, trims.
+    pub(crate) sides: [SideCounters; 3],
     pub(crate) errors: AtomicU64,
 }
 

@@ -6,7 +6,7 @@
 use fabrix_rt::{Buf, Loan, Shard};
 
 use super::Worker;
-use crate::access::Access;
+use crate::access::{Access, Direction};
 use crate::contents::Filler;
 use crate::job::Job;
 
@@ -26,10 +26,9 @@ impl Slot {
     /// The buffer of the slot's request.
     #[inline]
     fn buf(&mut self) -> &mut Option<Buf> {
-        if self.access.write {
-            &mut self.write
-        } else {
-            &mut self.read
+        match self.access.direction {
+            Direction::Read => &mut self.read,
+            _ => &mut self.write,
         }
     }
 }
@@ -45,11 +44,15 @@ impl Worker {
         scheduled_ns: u64,
     ) {
         let bytes = self.bytes(access);
-        let longest = self.longest[usize::from(access.write)];
+        let writes = access.direction == Direction::Write;
+        let longest = self.longest[usize::from(writes)];
         let slot = &mut self.slots[slot as usize];
         (slot.access, slot.scheduled_ns, slot.start_ns) =
             (access, scheduled_ns, self.clock.now_ns());
-        if access.write && self.verifier.is_none() {
+        if access.direction == Direction::Trim {
+            return;
+        }
+        if writes && self.verifier.is_none() {
             return prepare_write(shard, &mut self.filler, slot, longest, bytes);
         }
         // The buffer's content changes, so no disk may still send it for an earlier request. The
@@ -58,9 +61,7 @@ impl Worker {
         if !buf.as_ref().is_some_and(Buf::is_unique) {
             *buf = shard.take_buf(longest);
         }
-        if access.write
-            && let (Some(verifier), Some(buf)) = (&mut self.verifier, buf)
-        {
+        if writes && let (Some(verifier), Some(buf)) = (&mut self.verifier, buf) {
             verifier.stamp(access.unit, &mut buf.bytes_mut()[..bytes]);
         }
     }
@@ -131,7 +132,7 @@ fn new_slot(shard: &mut Shard, job: &Job, filler: &mut Filler) -> Option<Slot> {
     if job.percent_read() > 0 || job.verify.is_some() {
         slot.read = Some(shard.take_buf(longest(job, false))?);
     }
-    if job.percent_read() < 100 {
+    if job.percent_read() < 100 && !job.rw.trims_only() {
         slot.write = Some(replacement(shard, filler, None, longest(job, true))?);
     }
     Some(slot)

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fabrix_bench::{Config, Job, Results, RunError, Rw, run};
 use fabrix_block::{
-    Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Operation, Payload, Request,
-    Status, Submit,
+    Channel, Deallocate, Device, Geometry, Identity, OpenError, OpenErrorKind, Operation, Payload,
+    Request, Status, Submit,
 };
 use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Task, TaskId, Token};
 
@@ -91,9 +91,13 @@ impl TestDisk {
         manner: Manner,
         script: impl Fn(Seen) -> Act + Send + Sync + 'static,
     ) -> Self {
+        let geometry = Geometry {
+            deallocate: Deallocate::Zeroes,
+            ..Geometry::new(4096, blocks)
+        };
         let bytes = vec![0; usize::try_from(blocks).expect("a small disk") * BLOCK];
         Self {
-            geometry: Geometry::new(4096, blocks),
+            geometry,
             identity: Identity::derive("test", "test", "test disk"),
             manner,
             script: Arc::new(script),
@@ -304,6 +308,10 @@ impl State {
         let start = usize::try_from(lba).expect("a small disk") * BLOCK;
         let place = start..start + request.blocks as usize * BLOCK;
         let length = place.len();
+        if request.operation == Operation::Deallocate {
+            self.bytes[place].fill(0);
+            return (seen, act, Status::Ok, Loan::None);
+        }
         let Payload::Owned(mut buf) = request.payload else {
             panic!("the benchmark owns its buffers")
         };

@@ -642,7 +642,7 @@ mod tests {
             &["a.fio: line 3", "`zonemode`"],
         );
         refused("[a]\nbs=x\n", &["line 2", "bs", "`x`"]);
-        refused("[a]\nrw=trim\n", &["line 2", "rw=trim"]);
+        refused("[a]\nrw=trimread\n", &["line 2", "rw=trimread"]);
         refused("[a]\nverify=xyz\n", &["line 2", "verify=xyz"]);
         refused("rw=read\n", &["line 1", "before any section"]);
         refused("[a\n", &["line 1", "no end"]);

@@ -162,7 +162,7 @@ fn run(disk: &str, times: f64) -> Run {
         Point {
             at,
             span,
-            sides: [moved, Moved::default()],
+            sides: [moved, Moved::default(), Moved::default()],
         }
     };
     results.series = (1..=60).map(reading).collect();

@@ -106,12 +106,16 @@ fn repeats(run: &Run) -> Value {
 fn point(point: &Point) -> Value {
     let side =
         |side: &Moved| json!({ "ios": side.ios, "bytes": side.bytes, "mean_ns": side.mean_ns() });
-    json!({
+    let mut value = json!({
         "at_ms": u64::try_from(point.at.as_millis()).unwrap_or(u64::MAX),
         "span_ms": u64::try_from(point.span.as_millis()).unwrap_or(u64::MAX),
         "read": side(&point.sides[0]),
         "write": side(&point.sides[1]),
-    })
+    });
+    if point.sides[2].ios > 0 {
+        value["trim"] = side(&point.sides[2]);
+    }
+    value
 }
 
 /// The machine's facts as an object.
@@ -140,7 +144,7 @@ fn job(run: &Run, one: &JobResult) -> Value {
         "job options": options(run),
         "read": side(&one.read, series, 0),
         "write": side(&one.write, series, 1),
-        "trim": side(&Side::default(), &[], 0),
+        "trim": side(&one.trim, series, 2),
         "sync": { "total_ios": 0, "lat_ns": distribution(&Latency::default(), false) },
         "job_runtime": millis(one.total.runtime_ns),
         "usr_cpu": cpu.user_cores * 100.0,

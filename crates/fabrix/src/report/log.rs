@@ -1,7 +1,7 @@
 //! Readings over time as fio's log files: one line per reading and direction.
 //!
-//! Columns: milliseconds since the start of the measurement, value, direction (0 reads, 1 writes),
-//! request size, and 0 for the priority. Source: fio's documentation, "Log File Formats".
+//! Columns: milliseconds since the start of the measurement, value, direction (0 reads, 1 writes,
+//! 2 trims), request size, and 0 for the priority. Source: fio's documentation, "Log File Formats".
 
 use fabrix_bench::Results;
 use fabrix_bench::series::{Moved, Point};

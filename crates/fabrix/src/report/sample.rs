@@ -100,7 +100,7 @@ fn point(second: u64) -> Point {
     Point {
         at: Duration::from_secs(second),
         span: Duration::from_secs(1),
-        sides: [read, Moved::default()],
+        sides: [read, Moved::default(), Moved::default()],
     }
 }
 

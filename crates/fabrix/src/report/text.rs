@@ -67,6 +67,9 @@ pub(crate) fn summary(results: &Results) -> String {
     if all.write.ios > 0 {
         side(&mut text, "write", &all.write, job.rate.is_some());
     }
+    if all.trim.ios > 0 {
+        side(&mut text, "trim", &all.trim, job.rate.is_some());
+    }
     if all.total.ios == 0 {
         text.push_str("  no request succeeded in the measured time\n");
     }

@@ -18,9 +18,10 @@ fn counts(result: &Value) -> Vec<String> {
     let line = |job: &Value| {
         let name = job["jobname"].as_str().unwrap_or_default();
         format!(
-            "{name}: read {}; written {}",
+            "{name}: read {}; written {}; trimmed {}",
             side(job, "read"),
-            side(job, "write")
+            side(job, "write"),
+            side(job, "trim")
         )
     };
     jobs.iter().map(line).collect()
@@ -32,6 +33,9 @@ fn run(program: &str, words: &[&str], file: &Path) -> Ended {
     make_file(&path_in(&folder, "disk"), 4 << 20, 0, b"");
     let mut command = Command::new(program);
     command.args(words).arg(file).env("DIR", folder.path());
+    // fio trims devices only, unless its engine does nothing.
+    let engine = if program == "fio" { "null" } else { "psync" };
+    command.env("ENGINE", engine);
     Running::spawn(command.current_dir(folder.path()))
         .expect("the program can be started")
         .ended()
@@ -185,7 +189,8 @@ fn flags_beside_a_job_file_apply_to_all_its_jobs() {
     ]);
     ended.exits(0).says(&["--bs, --rw", "for all jobs"]);
     let counted = counts(&ended.json());
-    let written = "read 0 requests, 0 bytes; written 64 requests, 1048576 bytes";
+    let written =
+        "read 0 requests, 0 bytes; written 64 requests, 1048576 bytes; trimmed 0 requests, 0 bytes";
     assert_eq!(counted, [format!("a: {written}"), format!("b: {written}")]);
     let only = fabrix(&["bench", &file, "ram:16M", "--section=b", "-o", "json"]);
     assert_eq!(counts(&only.exits(0).json()).len(), 1);

@@ -1,5 +1,5 @@
 //! Verified files of fio and of `fabrix bench`: each program reads what the other wrote, and wrong
-//! blocks are named.
+//! blocks are named. Trims are here too, because a verified file shows what they do.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,6 +20,7 @@ fn ours(file: &str, words: &[&str]) -> Ended {
     let name = format!("--filename={file}");
     let job = [
         "bench",
+        "--allow-write",
         "--name=x",
         "--size=64k",
         "--bs=8k",
@@ -124,4 +125,30 @@ fn wrong_blocks_of_a_file_are_named_and_end_with_5() {
     );
     let fatal = check(&["--verify=crc32c", "--verify_fatal=1"]);
     assert_eq!(fatal.exits(5).json()["jobs"][0]["read"]["total_ios"], 4);
+}
+
+#[test]
+fn trims_make_holes_and_are_counted_apart() {
+    let folder = scratch();
+    let file = path_in(&folder, "disk");
+    make_file(&file, 64 << 10, 0, b"");
+    ours(&file, &["--rw=write"]).exits(0);
+    let trimmed = ours(&file, &["--rw=trim", "--size=32k", "--offset=16k"]);
+    let job = &trimmed.exits(0).json()["jobs"][0];
+    assert_eq!(
+        (&job["trim"]["total_ios"], &job["write"]["total_ios"]),
+        (&4.into(), &0.into())
+    );
+    assert_eq!(job["trim"]["lat_ns"]["N"], 4);
+    let bytes = std::fs::read(&file).expect("ours");
+    let is_hole = |part: &[u8]| part.iter().all(|byte| *byte == 0);
+    assert!(
+        is_hole(&bytes[16384..49152]) && !is_hole(&bytes[..16384]) && !is_hole(&bytes[49152..])
+    );
+    let both = ours(&file, &["--rw=randtrimwrite", "--verify=crc32c"]);
+    let job = &both.exits(0).json()["jobs"][0];
+    assert_eq!(
+        (&job["trim"]["total_ios"], &job["verify"]["blocks_checked"]),
+        (&8.into(), &8.into())
+    );
 }

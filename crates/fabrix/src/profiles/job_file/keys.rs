@@ -87,6 +87,8 @@ pub(super) struct Builder {
     pub(super) verify: Verify,
     /// `verify`: whether data is verified. None: the key was not used.
     verifies: Option<bool>,
+    /// `bs`: size of trims in bytes, if it is given apart.
+    trim_bytes: Option<u32>,
     pub(super) verify_only: bool,
     pub(super) steady: Option<String>,
     pub(super) steady_window: Duration,
@@ -125,6 +127,7 @@ impl Builder {
             poisson: false,
             verify: Verify::default(),
             verifies: None,
+            trim_bytes: None,
             verify_only: false,
             steady: None,
             steady_window: Duration::from_secs(1),
@@ -165,9 +168,14 @@ impl Builder {
             u32::try_from(bytes).map_err(|_| format!("`{text}` is too long a request"))
         };
         let parts: Vec<&str> = value.split(',').map(str::trim).collect();
+        self.trim_bytes = None;
         let (reads, writes) = match parts[..] {
             [both] => (both, both),
-            [reads, writes] | [reads, writes, _] => (reads, writes),
+            [reads, writes] => (reads, writes),
+            [reads, writes, trims] => {
+                self.trim_bytes = Some(bytes(trims)?);
+                (reads, writes)
+            }
             _ => return Err(format!("`{value}` has more than three sizes")),
         };
         let (reads, writes) = (bytes(reads)?, bytes(writes)?);
@@ -222,6 +230,9 @@ impl Builder {
         let mut parts = value.split(',');
         let reads = rate(parts.next().unwrap_or_default())?;
         let writes = parts.next().map(rate).transpose()?;
+        if parts.next().map(rate).transpose()?.flatten().is_some() {
+            return Err("a rate for trims is not supported; leave the third number out".into());
+        }
         Ok([reads, writes.unwrap_or(reads)])
     }
 
@@ -261,6 +272,11 @@ impl Builder {
         let name = self.name.take().unwrap_or_else(|| section.to_owned());
         let built = self.limit().and_then(|()| self.resolve_rate());
         built.map_err(|sentence| format!("job `{name}`: {sentence}"))?;
+        if self.job.rw.trims_only()
+            && let Some(bytes) = self.trim_bytes
+        {
+            (self.job.block_bytes, self.job.split) = (bytes, Default::default());
+        }
         self.resolve_verify();
         self.resolve_depth();
         self.resolve_sizes();

@@ -20,7 +20,8 @@ pub(crate) struct PlainArgs {
     /// With a file of jobs: the disk for all of them, whatever their filename= says
     #[arg(value_name = "DISK")]
     pub(crate) disk: Option<String>,
-    /// What to do: read, write, randread, randwrite, rw, randrw
+    /// What to do: read, write, randread, randwrite, rw, randrw, trim, randtrim, trimwrite,
+    /// randtrimwrite
     #[arg(long, default_value = "randread", value_parser = parse_rw, value_name = "MODE")]
     pub(crate) rw: Rw,
     /// Bytes of one I/O

@@ -81,7 +81,8 @@ pub(super) const KEYS: &[Key] = &[
             section.job.rw = Rw::parse(value).map_err(|error| error.to_string())?;
             Ok(())
         },
-        "read, write, randread, randwrite, rw, randrw; no trims, no `:` and number behind it",
+        "read, write, randread, randwrite, rw, randrw, trim, randtrim, trimwrite, randtrimwrite; \
+         no `:` and number behind it",
     ),
     Key::honoured(
         &["bs", "blocksize"],

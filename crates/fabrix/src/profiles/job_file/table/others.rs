@@ -284,7 +284,7 @@ pub(super) const KEYS: &[Key] = &[
             "trim_backlog_batch",
         ],
         &["0"],
-        "jobs do not trim",
+        "write rw=trimwrite, or a section with rw=trim",
     ),
     Key::refused(
         &["fill_device", "fill_fs"],

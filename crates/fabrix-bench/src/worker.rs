@@ -124,7 +124,10 @@ impl Worker {
                 let writes = job.percent_read() < 100;
                 Verifier::new(options, setup.region, setup.block_bytes, setup.run, writes)
             }),
-            backlog: job.verify.as_ref().and_then(Backlog::new),
+            backlog: job
+                .verify
+                .as_ref()
+                .and_then(|options| Backlog::new(options, &setup.region, job.iodepth)),
             copy: None,
             slots,
             filler,

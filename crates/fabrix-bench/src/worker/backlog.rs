@@ -7,11 +7,13 @@ use std::collections::VecDeque;
 
 use super::Worker;
 use crate::access::{Access, Direction};
+use crate::job::Region;
 use crate::verify::Verify;
 
 /// Written units that wait for their verification.
 pub(super) struct Backlog {
-    /// Units, the first written one in front. At most `limit`.
+    /// Units, the first written one in front. Writes that end while units are read back make it
+    /// longer than `limit`, by the depth of the job at most.
     units: VecDeque<u64>,
     limit: usize,
     /// Units to read back when the limit is reached.
@@ -21,11 +23,12 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// The empty backlog of a job. None if the job has none.
-    pub(super) fn new(options: &Verify) -> Option<Self> {
+    /// The empty backlog of a job with `depth` requests in flight. None if the job has none.
+    pub(super) fn new(options: &Verify, region: &Region, depth: u32) -> Option<Self> {
         let limit = options.backlog as usize;
+        let most = u64::from(options.backlog).min(region.units) + u64::from(depth);
         (limit > 0).then(|| Self {
-            units: VecDeque::with_capacity(limit),
+            units: VecDeque::with_capacity(usize::try_from(most).unwrap_or(limit)),
             limit,
             batch: match options.backlog_batch {
                 0 => options.backlog,
@@ -35,14 +38,10 @@ impl Backlog {
         })
     }
 
-    /// Adds a written unit. A full backlog forgets the oldest one, as in fio with a batch that is
-    /// shorter than the backlog.
+    /// Adds a written unit.
     pub(super) fn written(&mut self, unit: u64) {
-        if self.units.len() == self.limit {
-            self.units.pop_front();
-        }
         self.units.push_back(unit);
-        if self.units.len() == self.limit {
+        if self.units.len() >= self.limit {
             self.due = self.batch;
         }
     }

@@ -110,7 +110,9 @@ fn job(job: &Value, repeats: &Value) -> Option<Entry> {
     // The reads of a job that writes are those of its verification, after the measurement.
     let rw = job["job options"]["rw"].as_str().unwrap_or_default();
     let only_writes = rw.ends_with("write") && rw != "readwrite";
-    let sides = ["read", "write", "trim"].into_iter().skip(only_writes.into());
+    let sides = ["read", "write", "trim"]
+        .into_iter()
+        .skip(only_writes.into());
     for side in sides.map(|name| &job[name]) {
         let rate = side["iops"].as_f64().unwrap_or(0.0);
         // fio before version 3 reports microseconds.

@@ -135,14 +135,20 @@ impl Job {
         Ok((start, bytes))
     }
 
-    /// This job's own slice of the region, for `verify`.
+    /// This job's own slice of the region, for `verify`. Regions that an increment separates are
+    /// slices already.
     fn slice(&self, index: u32, region: Region) -> Result<Region, JobError> {
-        // With an increment the regions are already moved and may overlap, so the combination is
-        // refused.
-        if self.offset_increment != 0 {
-            return self.refuse("verify divides the region itself; leave offset_increment out");
+        let is_apart = self.offset_increment != 0;
+        let apart = |size| size <= self.offset_increment;
+        if is_apart && self.numjobs > 1 && !self.size.is_some_and(apart) {
+            return self.refuse(&format!(
+                "offset_increment={} leaves the jobs blocks in common, and verify needs blocks that no other job \
+                 writes; write size= of at most that, or leave offset_increment out",
+                self.offset_increment
+            ));
         }
-        let units = region.units / u64::from(self.numjobs);
+        let slices = if is_apart { 1 } else { self.numjobs };
+        let units = region.units / u64::from(slices);
         if units < 2 * u64::from(self.iodepth) {
             return self.refuse(&format!(
                 "verify gives each job {} of {} bytes, fewer than twice iodepth={}; enlarge size or lower numjobs \
@@ -159,6 +165,7 @@ impl Job {
                 region.units
             ));
         }
+        let index = if is_apart { 0 } else { index };
         let blocks = units * u64::from(index) * u64::from(region.blocks_per_unit);
         Ok(Region {
             lba: region.lba + blocks,
@@ -322,6 +329,21 @@ mod tests {
         for pair in regions.windows(2) {
             assert!(pair[0].lba_of(pair[0].units - 1) < pair[1].lba);
         }
+        let apart = Job {
+            size: Some(64 * 4096),
+            offset_increment: 64 * 4096,
+            ..job.clone()
+        };
+        assert_eq!((region(&apart, 2).lba, region(&apart, 2).units), (128, 64));
+        refused(
+            &Job {
+                name: "randread".into(),
+                offset_increment: 4096,
+                ..apart
+            },
+            "offset_increment=4096 leaves the jobs blocks in common, and verify needs blocks that no other job \
+             writes; write size= of at most that, or leave offset_increment out",
+        );
         let crowded = Job {
             size: Some(64 * 4096),
             ..job

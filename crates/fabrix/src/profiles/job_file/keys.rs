@@ -259,6 +259,16 @@ impl Builder {
             ));
             self.job.rw = Rw::new(self.job.rw.is_random(), 100);
         }
+        let is_divided = self.job.numjobs > 1
+            && self.place.directory.is_none()
+            && matches!(self.increment, Amount::Bytes(0));
+        if self.job.verify.is_some() && self.job.rw.writes() && is_divided {
+            self.note(format!(
+                "verify: each of the {} jobs writes and verifies a part of the region of its own; in fio they \
+                 overwrite each other's blocks",
+                self.job.numjobs
+            ));
+        }
     }
 
     fn note(&mut self, sentence: String) {

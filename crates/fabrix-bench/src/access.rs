@@ -59,6 +59,8 @@ pub struct Sequence {
     random: Random,
     /// Threshold for reads: a 32-bit draw below it is a read. 0 means never, 2^32 always.
     read_below: u64,
+    /// Requests that follow each other at one random address.
+    run: Run,
     /// State per direction: reads, then writes.
     sides: [Side; 2],
     trims: Trims,
@@ -72,6 +74,32 @@ enum Trims {
     Only,
     /// A trim precedes each write (`trimwrite`, `randtrimwrite`). The write that follows next.
     First(Option<Access>),
+}
+
+/// Requests that follow each other at one random address.
+#[derive(Debug)]
+struct Run {
+    ios: u32,
+    is_identical: bool,
+    /// Requests left of the current run.
+    left: u32,
+    /// First unit of the previous request, and the unit behind it.
+    last: [u64; 2],
+}
+
+impl Run {
+    /// The unit of the next request of the run. None: the run is over.
+    fn next_unit(&mut self, units: u64, last: u64) -> Option<u64> {
+        let left = self.left.checked_sub(1);
+        self.left = left.unwrap_or(self.ios - 1);
+        let unit = self.last[usize::from(!self.is_identical)];
+        left.map(|_| if unit > last { 0 } else { unit })
+            .inspect(|unit| self.keep(*unit, units))
+    }
+
+    fn keep(&mut self, unit: u64, units: u64) {
+        self.last = [unit, unit + units];
+    }
 }
 
 /// Rule for the choice of addresses.
@@ -94,6 +122,8 @@ struct Side {
     lengths: Vec<(u64, u32)>,
     /// Next unit of the sequential order.
     next: u64,
+    /// Units left out between sequential requests.
+    skip: u64,
 }
 
 impl Sequence {
@@ -115,8 +145,15 @@ impl Sequence {
         let side = |write| Side {
             lengths: lengths(job.sizes(write).iter(), job.unit_bytes()),
             next: 0,
+            skip: job.skip_bytes / u64::from(job.unit_bytes().max(1)),
         };
         Self {
+            run: Run {
+                ios: job.run_ios,
+                is_identical: job.run_is_identical,
+                left: 0,
+                last: [0; 2],
+            },
             units: region.units,
             addresses,
             random: Random::new(mix(seed)),
@@ -164,6 +201,12 @@ impl Sequence {
             0x1_0000_0000 => false,
             bound => self.random.next() >> 32 >= bound,
         };
+        self.draw_side(write)
+    }
+
+    /// Draws the next request of a direction.
+    #[inline]
+    pub fn draw_side(&mut self, write: bool) -> Access {
         let direction = if write {
             Direction::Write
         } else {
@@ -173,6 +216,15 @@ impl Sequence {
         let units = side.length(&mut self.random);
         // Last unit where a request of this length may start.
         let last = self.units - u64::from(units);
+        if self.run.ios > 1
+            && let Some(unit) = self.run.next_unit(u64::from(units), last)
+        {
+            return Access {
+                unit,
+                units,
+                direction,
+            };
+        }
         let unit = match &mut self.addresses {
             Addresses::Sequential => side.next_unit(u64::from(units), last),
             Addresses::Once(order) => order.draw(),
@@ -187,6 +239,7 @@ impl Sequence {
             Addresses::Uniform(random) => random.below(last + 1),
             Addresses::Zipf(zipf, random) => zipf.draw(random).min(last),
         };
+        self.run.keep(unit, u64::from(units));
         Access {
             unit,
             units,
@@ -208,7 +261,7 @@ impl Side {
 
     fn next_unit(&mut self, units: u64, last: u64) -> u64 {
         let unit = if self.next > last { 0 } else { self.next };
-        self.next = unit + units;
+        self.next = unit + units + self.skip;
         unit
     }
 }
@@ -276,6 +329,48 @@ mod tests {
         let mut sequence = sequence(Rw::Read, 50, 3);
         let units: Vec<u64> = (0..7).map(|_| sequence.draw().unit).collect();
         assert_eq!(units, [0, 1, 2, 0, 1, 2, 0]);
+    }
+
+    /// The first units of a job on a region of 16 units of 4 KiB.
+    fn first(job: &Job, count: usize) -> Vec<u64> {
+        let region = Region {
+            lba: 0,
+            units: 16,
+            blocks_per_unit: 8,
+        };
+        let mut sequence = Sequence::new(job, 0, &region);
+        (0..count).map(|_| sequence.draw().unit).collect()
+    }
+
+    #[test]
+    fn sequential_requests_leave_out_bytes() {
+        let job = Job {
+            rw: Rw::Read,
+            skip_bytes: 8192,
+            ..Job::default()
+        };
+        assert_eq!(first(&job, 8), [0, 3, 6, 9, 12, 15, 0, 3]);
+    }
+
+    #[test]
+    fn a_run_follows_each_random_address() {
+        let mut job = Job {
+            run_ios: 4,
+            ..Job::default()
+        };
+        let units = first(&job, 400);
+        for run in units.chunks(4) {
+            let expected = [0, 1, 2, 3].map(|step| (run[0] + step) % 16);
+            assert_eq!(run, expected);
+        }
+        job.run_is_identical = true;
+        let units = first(&job, 400);
+        assert!(
+            units
+                .chunks(4)
+                .all(|run| run.iter().all(|unit| *unit == run[0]))
+        );
+        assert!(units.iter().collect::<std::collections::HashSet<_>>().len() > 8);
     }
 
     #[test]

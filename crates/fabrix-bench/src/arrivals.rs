@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use crate::job::RUNTIME_MAX;
-use crate::random::{Random, whole};
+use crate::job::{Job, RUNTIME_MAX};
+use crate::random::{Random, mix, whole};
 
 /// Highest offered load of one job, in requests per second.
 pub const RATE_IOPS_MAX: u32 = 50_000_000;
@@ -22,10 +22,10 @@ pub enum Pacing {
 }
 
 /// An offered load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Requests per second of each job (`rate_iops`).
-    pub iops: u32,
+    pub iops: f64,
     /// Spacing of the starts.
     pub pacing: Pacing,
 }
@@ -33,23 +33,29 @@ pub struct Rate {
 impl Rate {
     /// Checks the rate. The error is the end of a sentence about the job.
     pub(crate) fn check(self) -> Result<(), String> {
-        if (1..=RATE_IOPS_MAX).contains(&self.iops) {
+        if self.iops > 0.0 && self.iops <= f64::from(RATE_IOPS_MAX) {
             return Ok(());
         }
         Err(format!(
-            "rate_iops={} is outside 1..{RATE_IOPS_MAX}",
+            "rate_iops={} is not above 0 and up to {RATE_IOPS_MAX}",
             self.iops
         ))
     }
 }
 
-/// A closed loop with pauses: `ios` requests, then a pause (DiskSpd's `-i` and `-j`).
+/// A closed loop with pauses: `ios` requests, then a pause (DiskSpd's `-i` and `-j`, fio's
+/// `thinktime`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
     /// Requests of a burst.
     pub ios: u32,
-    /// Time from the last start of a burst to the first start of the next one.
+    /// Longest time of a burst, from its first start (`thinktime_iotime`).
+    pub time: Option<Duration>,
+    /// Time to the first start of the next burst.
     pub pause: Duration,
+    /// Whether the pause begins when all requests of the burst are answered, as in fio. False: the
+    /// pause begins with the last start of the burst, as in DiskSpd.
+    pub quiet: bool,
 }
 
 impl Bursts {
@@ -63,11 +69,21 @@ impl Bursts {
         }
         Ok(())
     }
+}
 
-    #[inline]
-    fn pause_ns(self) -> u64 {
-        u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX)
-    }
+/// A duration in nanoseconds.
+#[inline]
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// Scheduled start.
+    pub(crate) scheduled_ns: u64,
+    /// Direction: true for a write. None: the mix decides.
+    pub(crate) write: Option<bool>,
 }
 
 /// The schedule of a job.
@@ -76,42 +92,112 @@ pub(crate) enum Arrivals {
     /// Closed loop: start whenever a slot is free.
     Closed,
     /// Closed loop with pauses.
-    Bursts {
-        bursts: Bursts,
-        /// Requests left in the current burst.
-        left: u32,
-        /// Earliest start of the next request.
-        next_ns: u64,
-    },
+    Bursts(Burst),
     /// Open loop: start at the times of a schedule.
-    Open {
-        next_ns: u64,
-        mean_ns: f64,
-        carry: f64,
-        pacing: Pacing,
-        random: Random,
-    },
+    Open(Schedule),
+    /// Schedules of reads and of writes. A direction without one starts whenever a slot is free.
+    Sides([Option<Schedule>; 2]),
+}
+
+/// State of a closed loop with pauses.
+#[derive(Debug)]
+pub(crate) struct Burst {
+    bursts: Bursts,
+    /// Requests left in the current burst.
+    left: u32,
+    /// Start of the current burst.
+    begun_ns: u64,
+    /// Earliest start of the next request. [`NEVER`] while the answers of a burst are awaited.
+    next_ns: u64,
+}
+
+/// Time of a start that depends on an answer.
+const NEVER: u64 = u64::MAX;
+
+impl Burst {
+    #[inline]
+    fn due(&mut self, now_ns: u64) -> Option<u64> {
+        if self.next_ns > now_ns {
+            return None;
+        }
+        if self.left == self.bursts.ios {
+            self.begun_ns = now_ns;
+        }
+        let is_long = |time| now_ns - self.begun_ns >= nanos(time);
+        if self.left < self.bursts.ios && self.bursts.time.is_some_and(is_long) {
+            self.end(now_ns);
+            return None;
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            self.end(now_ns);
+        }
+        Some(now_ns)
+    }
+
+    /// Ends a burst.
+    fn end(&mut self, now_ns: u64) {
+        self.left = self.bursts.ios;
+        self.next_ns = match self.bursts.quiet {
+            true => NEVER,
+            false => now_ns.saturating_add(nanos(self.bursts.pause)),
+        };
+    }
+}
+
+/// The starts of an open loop.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    next_ns: u64,
+    mean_ns: f64,
+    carry: f64,
+    pacing: Pacing,
+    random: Random,
+}
+
+impl Schedule {
+    fn new(rate: Rate, seed: u64) -> Self {
+        Self {
+            next_ns: 0,
+            mean_ns: 1e9 / rate.iops,
+            carry: 0.0,
+            pacing: rate.pacing,
+            random: Random::new(seed),
+        }
+    }
+
+    #[inline]
+    fn due(&mut self, now_ns: u64) -> Option<u64> {
+        if self.next_ns > now_ns {
+            return None;
+        }
+        let meant = self.next_ns;
+        let gap = self.carry + self.mean_ns * draw(self.pacing, &mut self.random);
+        // The fraction of a nanosecond is carried over. Otherwise a fixed rate would drift.
+        self.carry = gap.fract();
+        self.next_ns = meant.saturating_add(whole(gap));
+        Some(meant)
+    }
 }
 
 impl Arrivals {
     /// The schedule of one job. Times are those of the worker's clock, in nanoseconds.
-    pub(crate) fn new(rate: Option<Rate>, bursts: Option<Bursts>, seed: u64) -> Self {
-        if let Some(bursts) = bursts {
-            return Self::Bursts {
+    pub(crate) fn new(job: &Job, seed: u64) -> Self {
+        if let Some(bursts) = job.bursts {
+            return Self::Bursts(Burst {
                 bursts,
                 left: bursts.ios,
+                begun_ns: 0,
                 next_ns: 0,
-            };
+            });
         }
-        let Some(rate) = rate else {
-            return Self::Closed;
-        };
-        Self::Open {
-            next_ns: 0,
-            mean_ns: 1e9 / f64::from(rate.iops),
-            carry: 0.0,
-            pacing: rate.pacing,
-            random: Random::new(seed),
+        match (job.rate, job.side_rates) {
+            (Some(rate), _) => Self::Open(Schedule::new(rate, seed)),
+            (None, [None, None]) => Self::Closed,
+            (None, [reads, writes]) => Self::Sides([
+                reads.map(|rate| Schedule::new(rate, seed)),
+                writes.map(|rate| Schedule::new(rate, mix(seed))),
+            ]),
         }
     }
 
@@ -119,53 +205,75 @@ impl Arrivals {
     pub(crate) fn begin(&mut self, now_ns: u64) {
         match self {
             Self::Closed => {}
-            Self::Bursts { next_ns, .. } | Self::Open { next_ns, .. } => *next_ns = now_ns,
+            Self::Bursts(burst) => burst.next_ns = now_ns,
+            Self::Open(schedule) => schedule.next_ns = now_ns,
+            Self::Sides(sides) => {
+                let schedules = sides.iter_mut().flatten();
+                schedules.for_each(|schedule| schedule.next_ns = now_ns);
+            }
         }
     }
 
-    /// The scheduled start of the next request, if it is not in the future. Then advances the
-    /// schedule.
+    /// The next request, if its scheduled start is not in the future. Then advances the schedule.
     #[inline]
-    pub(crate) fn due(&mut self, now_ns: u64) -> Option<u64> {
-        match self {
+    pub(crate) fn due(&mut self, now_ns: u64) -> Option<Start> {
+        let scheduled_ns = match self {
             Self::Closed => Some(now_ns),
-            Self::Bursts { next_ns, .. } | Self::Open { next_ns, .. } if *next_ns > now_ns => None,
-            Self::Bursts {
-                bursts,
-                left,
-                next_ns,
-            } => {
-                *left -= 1;
-                if *left == 0 {
-                    *left = bursts.ios;
-                    *next_ns = now_ns.saturating_add(bursts.pause_ns());
-                }
-                Some(now_ns)
-            }
-            Self::Open {
-                next_ns,
-                mean_ns,
-                carry,
-                pacing,
-                random,
-            } => {
-                let meant = *next_ns;
-                let gap = *carry + *mean_ns * draw(*pacing, random);
-                // The fraction of a nanosecond is carried over. Otherwise a fixed rate would drift.
-                *carry = gap.fract();
-                *next_ns = meant.saturating_add(whole(gap));
-                Some(meant)
-            }
-        }
+            Self::Bursts(burst) => burst.due(now_ns),
+            Self::Open(schedule) => schedule.due(now_ns),
+            Self::Sides(sides) => return due_side(sides, now_ns),
+        };
+        scheduled_ns.map(|scheduled_ns| Start {
+            scheduled_ns,
+            write: None,
+        })
     }
 
-    /// Time of the next scheduled start. None in a closed loop.
+    /// Time of the next scheduled start. None in a closed loop, and while a burst awaits its
+    /// answers.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        match self {
+        let next_ns = match self {
             Self::Closed => None,
-            Self::Bursts { next_ns, .. } | Self::Open { next_ns, .. } => Some(*next_ns),
+            Self::Bursts(burst) => Some(burst.next_ns),
+            Self::Open(schedule) => Some(schedule.next_ns),
+            Self::Sides(sides) => {
+                let schedules = sides.iter().flatten();
+                schedules.map(|schedule| schedule.next_ns).min()
+            }
+        };
+        next_ns.filter(|next_ns| *next_ns != NEVER)
+    }
+
+    /// Begins the pause of a burst, when all its requests are answered. True: there was such a
+    /// burst.
+    pub(crate) fn answered(&mut self, now_ns: u64) -> bool {
+        match self {
+            Self::Bursts(burst) if burst.next_ns == NEVER => {
+                burst.next_ns = now_ns.saturating_add(nanos(burst.bursts.pause));
+                true
+            }
+            _ => false,
         }
     }
+}
+
+/// The next request of two schedules. The one that is due for longer goes first, and a direction
+/// without a schedule goes last.
+fn due_side(sides: &mut [Option<Schedule>; 2], now_ns: u64) -> Option<Start> {
+    let next = |side: &Option<Schedule>| side.as_ref().map_or(now_ns, |side| side.next_ns);
+    let write = match sides {
+        [Some(_), None] => next(&sides[0]) > now_ns,
+        [None, Some(_)] => next(&sides[1]) <= now_ns,
+        _ => next(&sides[1]) < next(&sides[0]),
+    };
+    let scheduled_ns = match &mut sides[usize::from(write)] {
+        Some(schedule) => schedule.due(now_ns)?,
+        None => now_ns,
+    };
+    Some(Start {
+        scheduled_ns,
+        write: Some(write),
+    })
 }
 
 /// Draws the next gap as a multiple of the mean gap.
@@ -180,15 +288,24 @@ fn draw(pacing: Pacing, random: &mut Random) -> f64 {
 mod tests {
     use super::*;
 
-    fn starts(pacing: Pacing, iops: u32, until_ns: u64) -> Vec<u64> {
-        let mut arrivals = Arrivals::new(Some(Rate { iops, pacing }), None, 7);
+    fn arrivals(rate: Option<Rate>, bursts: Option<Bursts>) -> Arrivals {
+        let job = Job {
+            rate,
+            bursts,
+            ..Job::default()
+        };
+        Arrivals::new(&job, 7)
+    }
+
+    fn starts(pacing: Pacing, iops: f64, until_ns: u64) -> Vec<u64> {
+        let mut arrivals = arrivals(Some(Rate { iops, pacing }), None);
         arrivals.begin(0);
-        std::iter::from_fn(|| arrivals.due(until_ns)).collect()
+        std::iter::from_fn(|| Some(arrivals.due(until_ns)?.scheduled_ns)).collect()
     }
 
     #[test]
     fn a_fixed_rate_neither_drifts_nor_bunches() {
-        let starts = starts(Pacing::Fixed, 300_000, 999_999_999);
+        let starts = starts(Pacing::Fixed, 300_000.0, 999_999_999);
         assert!(
             (299_990..=300_010).contains(&starts.len()),
             "{}",
@@ -203,7 +320,7 @@ mod tests {
 
     #[test]
     fn poisson_arrivals_have_the_mean_and_the_spread_of_their_name() {
-        let starts = starts(Pacing::Poisson, 100_000, 1_000_000_000);
+        let starts = starts(Pacing::Poisson, 100_000.0, 1_000_000_000);
         let count = starts.len();
         assert!((98_500..=101_500).contains(&count), "{count}");
         let long = starts
@@ -216,36 +333,78 @@ mod tests {
 
     #[test]
     fn a_request_that_is_not_due_has_to_wait() {
-        let mut arrivals = Arrivals::new(
-            Some(Rate {
-                iops: 1000,
-                pacing: Pacing::Fixed,
-            }),
-            None,
-            1,
-        );
+        let rate = Rate {
+            iops: 1000.0,
+            pacing: Pacing::Fixed,
+        };
+        let mut arrivals = arrivals(Some(rate), None);
         arrivals.begin(500);
+        let start = Start {
+            scheduled_ns: 500,
+            write: None,
+        };
         assert_eq!(arrivals.due(499), None);
-        assert_eq!(arrivals.due(500), Some(500));
+        assert_eq!(arrivals.due(500), Some(start));
         assert_eq!(arrivals.due(500), None);
         assert_eq!(arrivals.next_ns(), Some(1_000_500));
+    }
+
+    #[test]
+    fn each_direction_has_its_rate_and_a_free_one_fills_the_time() {
+        let rate = |iops| {
+            let pacing = Pacing::Fixed;
+            Some(Rate { iops, pacing })
+        };
+        for (side_rates, reads, writes) in [
+            ([rate(3e8), rate(5e7)], 300, 50),
+            ([rate(1e8), None], 100, 900),
+            ([None, rate(2.5e8)], 750, 250),
+        ] {
+            let job = Job {
+                side_rates,
+                ..Job::default()
+            };
+            let mut arrivals = Arrivals::new(&job, 7);
+            arrivals.begin(0);
+            let starts = (0..1000).filter_map(|now_ns| arrivals.due(now_ns));
+            let written = starts.map(|start| start.write == Some(true));
+            let written: Vec<bool> = written.collect();
+            let count = written.iter().filter(|write| **write).count();
+            assert_eq!((written.len() - count, count), (reads, writes));
+        }
     }
 
     #[test]
     fn a_burst_is_followed_by_its_pause() {
         let bursts = Bursts {
             ios: 3,
+            time: None,
             pause: Duration::from_nanos(100),
+            quiet: false,
         };
-        let mut arrivals = Arrivals::new(None, Some(bursts), 1);
-        arrivals.begin(50);
-        let starts: Vec<u64> = (50..400)
-            .filter(|now| arrivals.due(*now).is_some())
-            .collect();
+        let mut burst = arrivals(None, Some(bursts));
+        burst.begin(50);
+        let starts: Vec<u64> = (50..400).filter(|now| burst.due(*now).is_some()).collect();
         assert_eq!(
             starts,
             [50, 51, 52, 152, 153, 154, 254, 255, 256, 356, 357, 358]
         );
-        assert_eq!(arrivals.next_ns(), Some(458));
+        assert_eq!(burst.next_ns(), Some(458));
+    }
+
+    #[test]
+    fn a_quiet_burst_ends_with_its_time_or_requests_and_pauses_after_its_answers() {
+        let bursts = Bursts {
+            ios: 5,
+            time: Some(Duration::from_nanos(2)),
+            pause: Duration::from_nanos(100),
+            quiet: true,
+        };
+        let mut burst = arrivals(None, Some(bursts));
+        burst.begin(0);
+        let starts: Vec<u64> = (0..60).filter(|now| burst.due(*now).is_some()).collect();
+        assert_eq!((starts, burst.next_ns()), (vec![0, 1], None));
+        assert!(burst.answered(60) && !burst.answered(70));
+        assert_eq!(burst.next_ns(), Some(160));
     }
 }

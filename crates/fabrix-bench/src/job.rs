@@ -84,6 +84,13 @@ pub struct Job {
     pub offset_increment: u64,
     /// Distribution of random addresses.
     pub distribution: Distribution,
+    /// Requests that follow each other at one random address (`rw=randread:8`). 1: none.
+    pub run_ios: u32,
+    /// Whether such requests have the same address (`rw_sequencer=identical`). False: they are
+    /// sequential.
+    pub run_is_identical: bool,
+    /// Bytes left out between sequential requests (`rw=read:8k`).
+    pub skip_bytes: u64,
     /// Whether random requests visit each block once per pass (false: `norandommap`). Zipf's law
     /// draws addresses independently in any case.
     pub random_map: bool,
@@ -97,6 +104,9 @@ pub struct Job {
     pub steady: Option<Steady>,
     /// Offered load (open loop). None: a constant number of requests in flight.
     pub rate: Option<Rate>,
+    /// Offered loads of reads and of writes. A direction without one is a closed loop. Both None:
+    /// `rate` applies.
+    pub side_rates: [Option<Rate>; 2],
     /// Pauses between groups of requests. None: no pauses.
     pub bursts: Option<Bursts>,
     /// Whether and how to verify data: see [`crate::verify`]. A job that only reads checks what an
@@ -104,12 +114,23 @@ pub struct Job {
     pub verify: Option<Verify>,
     /// Whether a write ends only when its data is on the medium (FUA; fio's `sync=dsync`).
     pub durable: bool,
+    /// Flushes of the disk.
+    pub flushes: Flushes,
     /// Seed of the random addresses. The same seed gives the same requests.
     pub seed: u64,
     /// Whether to count failed requests and continue. False: the first failure ends the job.
     pub continue_on_error: bool,
     /// Latency percentiles in the results, in ascending order.
     pub percentiles: Vec<f64>,
+}
+
+/// Flushes of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushes {
+    /// Number of writes after which the job flushes (`fsync`, `fdatasync`). 0: never.
+    pub every: u32,
+    /// Whether the job ends with a flush (`end_fsync`).
+    pub at_end: bool,
 }
 
 impl Default for Job {
@@ -130,15 +151,20 @@ impl Default for Job {
             size: None,
             offset_increment: 0,
             distribution: Distribution::Uniform,
+            run_ios: 1,
+            run_is_identical: false,
+            skip_bytes: 0,
             random_map: true,
             contents: Contents::default(),
             number_ios: None,
             loops: None,
             steady: None,
             rate: None,
+            side_rates: [None; 2],
             bursts: None,
             verify: None,
             durable: false,
+            flushes: Flushes::default(),
             seed: 1,
             continue_on_error: false,
             percentiles: PERCENTILES.into(),
@@ -166,6 +192,20 @@ impl Job {
             (true, false) => 100,
             _ => 0,
         }
+    }
+
+    /// Whether requests have scheduled starts.
+    pub fn is_open_loop(&self) -> bool {
+        self.rate.is_some() || self.side_rates.iter().any(Option::is_some)
+    }
+
+    /// Requests per second that each job has to start. None: a closed loop takes part.
+    pub fn offered_iops(&self) -> Option<f64> {
+        let [reads, writes] = self.side_rates;
+        let sides = reads
+            .zip(writes)
+            .map(|(reads, writes)| reads.iops + writes.iops);
+        self.rate.map(|rate| rate.iops).or(sides)
     }
 
     /// Buffer memory of one job in bytes: one buffer per request in flight and direction.

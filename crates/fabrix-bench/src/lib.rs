@@ -26,8 +26,8 @@ pub mod workloads;
 mod random;
 mod worker;
 
-pub use job::{Job, JobError, RUNTIME_MAX, Rw};
+pub use job::{Flushes, Job, JobError, RUNTIME_MAX, Rw};
 pub use matrix::{Cell, Matrix, Row};
 pub use results::Results;
-pub use run::{Config, CopyTo, Part, Phase, Progress, RunError, run, run_together};
+pub use run::{Config, CopyTo, Part, Phase, Progress, RunError, Start, run, run_together};
 pub use words::Counted;

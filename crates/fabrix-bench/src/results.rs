@@ -2,6 +2,8 @@
 //!
 //! Times are in nanoseconds. Rates are per second of measured time, without `ramp`.
 
+mod entries;
+
 use std::time::Duration;
 
 use fabrix_block::Status;
@@ -11,6 +13,7 @@ use crate::job::Job;
 use crate::latency::{Latency, Recorder, real};
 use crate::series::Point;
 use crate::steady::Attained;
+pub use entries::Recorded;
 
 /// Measurements of one direction of one job or of all jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,6 +96,8 @@ pub struct JobResult {
     pub trim: Side,
     /// Reads, writes and trims of the load together.
     pub total: Side,
+    /// Latency of the flushes between writes.
+    pub sync: Latency,
     /// CPU time of the job's thread during the measured time.
     pub cpu_time: Duration,
     /// Failed requests, including those before the measurement.
@@ -106,7 +111,7 @@ pub struct JobResult {
 }
 
 /// The results of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Results {
     /// The job as requested.
     pub job: Job,
@@ -121,6 +126,8 @@ pub struct Results {
     pub series: Vec<Point>,
     /// Result of the steady-state condition, if the job has one.
     pub steady: Option<Attained>,
+    /// Counters of all jobs together.
+    pub recorded: Recorded,
 }
 
 impl Results {
@@ -140,6 +147,8 @@ impl Results {
 pub(crate) struct Tally {
     /// Counters per direction: reads, writes, trims.
     pub(crate) sides: [SideTally; 3],
+    /// Latencies of the flushes. None: the job does not flush.
+    pub(crate) sync: Option<Recorder>,
     pub(crate) runtime_ns: u64,
     pub(crate) cpu_time: Duration,
     pub(crate) errors: Errors,
@@ -181,10 +190,14 @@ impl SideTally {
     fn add(&mut self, other: &Self) {
         self.ios += other.ios;
         self.bytes += other.bytes;
-        self.service.add(&other.service);
-        if let (Some(mine), Some(theirs)) = (&mut self.latency, &other.latency) {
-            mine.add(theirs);
+        // In a closed loop the latency is that of the service.
+        if other.latency.is_some() && self.latency.is_none() {
+            self.latency = Some(self.service.clone());
         }
+        if let Some(mine) = &mut self.latency {
+            mine.add(other.latency.as_ref().unwrap_or(&other.service));
+        }
+        self.service.add(&other.service);
     }
 
     fn result(&self, runtime_ns: u64, percentiles: &[f64]) -> Side {
@@ -218,6 +231,7 @@ impl Tally {
     pub(crate) fn new(open_loop: bool, verify: bool) -> Self {
         Self {
             sides: std::array::from_fn(|_| SideTally::new(open_loop)),
+            sync: None,
             runtime_ns: 0,
             cpu_time: Duration::ZERO,
             // Capacity for every status, so that a failing disk causes no allocation in the worker.
@@ -236,6 +250,7 @@ impl Tally {
     /// Clears the counters of the ramp. Failures and wrong blocks are kept.
     pub(crate) fn begin_measuring(&mut self) {
         self.sides.iter_mut().for_each(SideTally::reset);
+        self.sync.iter_mut().for_each(Recorder::reset);
         self.busy = 0;
     }
 
@@ -243,6 +258,11 @@ impl Tally {
     pub(crate) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.sides.iter_mut().zip(&other.sides) {
             mine.add(theirs);
+        }
+        match (&mut self.sync, &other.sync) {
+            (Some(mine), Some(theirs)) => mine.add(theirs),
+            (None, Some(theirs)) => self.sync = Some(theirs.clone()),
+            (_, None) => {}
         }
         self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
         self.read_back_ns = self.read_back_ns.max(other.read_back_ns);
@@ -293,6 +313,10 @@ impl Tally {
             write: self.sides[1].result(self.runtime_ns, percentiles),
             trim: self.sides[2].result(self.runtime_ns, percentiles),
             total: all.result(self.runtime_ns, percentiles),
+            sync: self
+                .sync
+                .as_ref()
+                .map_or_else(Latency::default, |sync| sync.summary(percentiles)),
             cpu_time: self.cpu_time,
             errors: self.errors.clone(),
             busy: self.busy,

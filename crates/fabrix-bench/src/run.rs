@@ -6,6 +6,7 @@
 
 mod monitor;
 mod overlap;
+mod starts;
 mod workers;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use fabrix_rt::ShardConfig;
 
 use crate::job::{Job, JobError};
 use crate::results::Results;
+pub use starts::Start;
 use workers::Workers;
 
 /// Execution parameters of a run. They do not influence the requests.
@@ -123,6 +125,8 @@ pub struct Part<'a> {
     pub job: &'a Job,
     /// Destination of a copy: the job reads, and the data is written there.
     pub copy_to: Option<CopyTo<'a>>,
+    /// Start of the part.
+    pub start: Start,
 }
 
 /// Destination of a copy.
@@ -153,6 +157,7 @@ pub fn run(
             devices,
             job,
             copy_to: None,
+            start: Start::default(),
         }],
         config,
         progress,
@@ -160,8 +165,8 @@ pub fn run(
     Ok(results.pop().expect("one part has one result"))
 }
 
-/// Runs several jobs side by side, each as in [`run`]. All start together, and each ends at its own
-/// time. The results are in the order of `parts`.
+/// Runs several jobs side by side, each as in [`run`]. All start together unless their [`Start`]
+/// says otherwise, and each ends at its own time. The results are in the order of `parts`.
 ///
 /// Errors: see [`RunError`].
 pub fn run_together(
@@ -171,6 +176,5 @@ pub fn run_together(
 ) -> Result<Vec<Results>, RunError> {
     let mut workers = Workers::spawn_all(parts, config)?;
     workers.wait_until_ready(config)?;
-    workers.start()?;
     workers.observe(parts, config, progress)
 }

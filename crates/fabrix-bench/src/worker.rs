@@ -14,6 +14,7 @@ mod backlog;
 mod clock;
 mod copy;
 mod ending;
+mod flushing;
 mod lifecycle;
 mod setup;
 mod slot;
@@ -29,12 +30,14 @@ use fabrix_rt::{Completion, Shard, Task, TaskId, Token};
 use crate::access::{Access, Direction, Sequence};
 use crate::arrivals::Arrivals;
 use crate::contents::Filler;
+use crate::latency::Recorder;
 use crate::random::mix;
 use crate::results::Tally;
 use crate::verify::Verifier;
 use backlog::Backlog;
 use clock::Clock;
 use copy::Copy;
+use flushing::Flushing;
 use lifecycle::{JobPhase, Lifecycle};
 pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
 use slot::{Slot, longest, take_buffers};
@@ -53,6 +56,7 @@ pub(crate) struct Worker {
     /// Written units to be read back before the end (`verify_backlog`).
     backlog: Option<Backlog>,
     copy: Option<Copy>,
+    flushing: Flushing,
     slots: Vec<Slot>,
     /// Contents of unverified writes.
     filler: Filler,
@@ -115,11 +119,13 @@ impl Worker {
                 setup.index
             )
         })?;
+        let mut tally = Tally::new(job.is_open_loop(), job.verify.is_some());
+        tally.sync = (job.flushes.every > 0).then(Recorder::new);
         Ok(Self {
             id,
             channel: Some(channel),
             sequence: Sequence::new(job, setup.index, &setup.region),
-            arrivals: Arrivals::new(job.rate, job.bursts, mix(seed)),
+            arrivals: Arrivals::new(job, mix(seed)),
             verifier: job.verify.as_ref().map(|options| {
                 let writes = job.percent_read() < 100;
                 Verifier::new(options, setup.region, setup.block_bytes, setup.run, writes)
@@ -129,6 +135,7 @@ impl Worker {
                 .as_ref()
                 .and_then(|options| Backlog::new(options, &setup.region, job.iodepth)),
             copy: None,
+            flushing: Flushing::new(job),
             slots,
             filler,
             idle: (0..job.iodepth).collect(),
@@ -141,7 +148,7 @@ impl Worker {
             unit_bytes: setup.region.blocks_per_unit * setup.block_bytes,
             lifecycle: Lifecycle::default(),
             clock: Clock::new(),
-            tally: Tally::new(job.rate.is_some(), job.verify.is_some()),
+            tally,
             setup,
         })
     }
@@ -171,6 +178,9 @@ impl Worker {
         let mut is_load = true;
         let (access, scheduled_ns) = match self.lifecycle.phase {
             JobPhase::Probe if self.started == 0 => (self.probe(), self.clock.now_ns()),
+            JobPhase::Ramp { .. } | JobPhase::Measure { .. } if self.flushing.is_due => {
+                return self.next_flush();
+            }
             JobPhase::Ramp { .. } | JobPhase::Measure { .. } => match self.next_of_backlog() {
                 Some(access) => {
                     is_load = false;
@@ -187,6 +197,7 @@ impl Worker {
         if is_load && counts {
             self.started += 1;
             self.started_bytes += self.bytes(access) as u64;
+            self.flushing.count(access.direction == Direction::Write);
         }
         self.prepare(shard, slot, access, scheduled_ns);
         Some(slot)
@@ -211,11 +222,15 @@ impl Worker {
         let next = match self.held.take() {
             Some(held) => held,
             None => {
-                let Some(scheduled_ns) = self.arrivals.due(self.clock.now_ns()) else {
+                let Some(start) = self.arrivals.due(self.clock.now_ns()) else {
                     self.wait_for_arrival(shard);
                     return None;
                 };
-                (self.sequence.draw(), scheduled_ns)
+                let access = match start.write {
+                    None => self.sequence.draw(),
+                    Some(write) => self.sequence.draw_side(write),
+                };
+                (access, start.scheduled_ns)
             }
         };
         if let Some(verifier) = &mut self.verifier
@@ -259,6 +274,9 @@ impl Worker {
 
     /// Submits the request of a slot. False: the disk is busy.
     fn submit(&mut self, shard: &mut Shard, slot: u32) -> bool {
+        if self.flushing.slot == Some(slot) {
+            return self.submit_flush(shard, slot);
+        }
         let Some(payload) = self.payload(slot) else {
             self.park(slot);
             self.end_early(shard, "the shard has no memory for one more buffer".into());
@@ -363,7 +381,7 @@ impl Task for Worker {
         match message.downcast().map(|command| *command) {
             Ok(Command::Start) => self.begin(shard),
             Ok(Command::Stop) => self.stop(shard),
-            Ok(Command::EndSteady) => self.end_steady(shard),
+            Ok(Command::End) => self.end_now(shard),
             Err(_) => debug_assert!(false, "only the run knows this task, and it sends commands"),
         }
     }

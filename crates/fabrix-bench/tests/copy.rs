@@ -25,6 +25,7 @@ fn copy(from: &Arc<TestDisk>, to: &Arc<TestDisk>, offset: u64) -> Result<Results
     };
     let to = Arc::clone(to) as Arc<dyn Device>;
     let part = Part {
+        start: fabrix_bench::Start::default(),
         devices: &[Arc::clone(from) as Arc<dyn Device>],
         job: &job,
         copy_to: Some(CopyTo {

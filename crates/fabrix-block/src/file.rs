@@ -38,7 +38,7 @@ pub struct FileOptions {
     pub direct: bool,
     /// Whether to open for reading only.
     pub read_only: bool,
-    /// Block size in bytes. None: that of the device below, or 512.
+    /// Block size in bytes. None: that of the device below, or 512. 1 needs the page cache.
     pub block_bytes: Option<u32>,
     /// Physical block size in bytes, as reported to hosts. None: that of the device below, or 4096.
     pub physical_block_bytes: Option<u32>,

@@ -5,7 +5,8 @@
 /// The sizes, limits and promises of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Block size in bytes, the unit of every address: 512 or 4096.
+    /// Block size in bytes, the unit of every address: 512 or 4096. Files in the page cache may
+    /// have blocks of 1 byte, which only the load generator uses.
     pub block_bytes: u32,
     /// Number of blocks.
     pub blocks: u64,

@@ -74,7 +74,7 @@ pub struct Common {
     pub name: Option<String>,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Requested block size in bytes: 512 or 4096.
+    /// Requested block size in bytes: 512 or 4096, or 1 for a file in the page cache.
     pub block_bytes: Option<u32>,
     /// Physical block size in bytes as reported to hosts: 512 or 4096, at least a block.
     pub physical_block_bytes: Option<u32>,

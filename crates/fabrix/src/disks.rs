@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use fabrix_block::filter::keeping::Keeping;
 use fabrix_block::filter::named::Named;
+use fabrix_block::geometry::DEFAULT_BLOCK_BYTES;
 use fabrix_block::raid0::Raid0;
-use fabrix_block::spec::{Account, Disk, Remote, Secret};
+use fabrix_block::spec::{Account, Disk, Remote, Secret, without_secrets};
 use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
@@ -98,7 +99,25 @@ impl Opener {
     }
 
     /// Opens a disk. `read_only` adds the option `ro`: a file is then opened for reading only.
+    ///
+    /// Errors: also a disk with blocks of 1 byte, which hosts do not know.
     pub(crate) fn open(&self, text: &str, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
+        let device = self.open_for_load(text, read_only)?;
+        if device.geometry().block_bytes < DEFAULT_BLOCK_BYTES {
+            return Err(Failure::usage(format!(
+                "{}: only `fabrix bench` can use block=1; leave it out",
+                without_secrets(text)
+            )));
+        }
+        Ok(device)
+    }
+
+    /// Opens a disk for the load generator, which can use blocks of 1 byte.
+    pub(crate) fn open_for_load(
+        &self,
+        text: &str,
+        read_only: bool,
+    ) -> Result<Arc<dyn Device>, Failure> {
         let mut spec = Spec::parse(text).map_err(Failure::usage)?;
         spec.common.read_only |= read_only;
         let device = self.open_spec(&spec)?;

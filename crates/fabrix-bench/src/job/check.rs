@@ -35,7 +35,8 @@ impl Job {
             return self.refuse("loops=0 asks for nothing; leave it out to run by time");
         }
         self.check_lists()?;
-        if let Some(rate) = &self.rate {
+        let rates = self.side_rates.into_iter().chain([self.rate]);
+        for rate in rates.flatten() {
             rate.check().or_else(|sentence| self.refuse(&sentence))?;
             if self.rw.trims() && !self.rw.trims_only() {
                 return self.refuse(&format!(
@@ -46,7 +47,7 @@ impl Job {
         }
         if let Some(bursts) = &self.bursts {
             bursts.check().or_else(|sentence| self.refuse(&sentence))?;
-            if self.rate.is_some() {
+            if self.is_open_loop() {
                 return self.refuse("bursts have their own times; leave the rate out");
             }
         }
@@ -63,8 +64,18 @@ impl Job {
         Ok(())
     }
 
-    /// Checks the lists and the distribution.
+    /// Checks the lists, the distribution, and what follows a request.
     fn check_lists(&self) -> Result<(), JobError> {
+        let unit = self.unit_bytes();
+        if self.skip_bytes > 0 && !self.skip_bytes.is_multiple_of(unit.max(1).into()) {
+            return self.refuse(&format!(
+                "rw={}:{} leaves out no multiple of the request of {unit} bytes",
+                self.rw, self.skip_bytes
+            ));
+        }
+        if self.verify.is_some() && (self.skip_bytes > 0 || self.run_ios > 1) {
+            return self.refuse("verify needs a job without a number behind rw=");
+        }
         if let Err(sentence) = self.distribution.check() {
             return self.refuse(&sentence);
         }
@@ -144,12 +155,12 @@ mod tests {
         refused(
             &Job {
                 rate: Some(Rate {
-                    iops: 0,
+                    iops: 0.0,
                     pacing: Pacing::Fixed,
                 }),
                 ..Job::default()
             },
-            "rate_iops=0 is outside 1..50000000",
+            "rate_iops=0 is not above 0 and up to 50000000",
         );
     }
 

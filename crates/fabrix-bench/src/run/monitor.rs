@@ -1,11 +1,13 @@
 //! Readings during a run: time, progress, rates and processor use.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::starts::planned;
 use super::{Part, Phase, Progress};
 use crate::cpu::Snapshot;
 use crate::latency::real;
-use crate::results::{Results, Tally};
+use crate::results::{Recorded, Results, Tally};
 use crate::series::{Moved, Series};
 use crate::steady::SteadyDetector;
 
@@ -13,8 +15,10 @@ use crate::steady::SteadyDetector;
 pub(super) struct Monitor<'a> {
     pub(super) began: Instant,
     parts: Vec<PartMonitor<'a>>,
-    /// Planned start and end of the measurement over all parts. A job that ends early shortens it.
+    /// Planned start and end of the measurement over all parts.
     window: (Instant, Instant),
+    /// End of the processor readings: that of the job that ends first.
+    cpu_end: Instant,
     /// CPU counters at the start and at the end of the measurement.
     cpu: (Option<Snapshot>, Option<Snapshot>),
     last_progress: (Instant, Moved),
@@ -26,6 +30,10 @@ struct PartMonitor<'a> {
     series: Series,
     detector: Option<SteadyDetector>,
     steady: bool,
+    /// Jobs that have not ended.
+    jobs: u32,
+    /// Whether the series has its last point.
+    is_closed: bool,
 }
 
 impl<'a> Monitor<'a> {
@@ -34,17 +42,20 @@ impl<'a> Monitor<'a> {
         let latest =
             |time: fn(&Part<'_>) -> Duration| parts.iter().map(time).max().unwrap_or_default();
         let ramp = latest(|part| part.job.ramp);
-        let all = latest(|part| part.job.ramp + part.job.runtime);
+        let all = planned(parts).into_iter().max().unwrap_or_default();
         let monitor = |part: &Part<'a>| PartMonitor {
             part: *part,
             series: Series::default(),
             detector: part.job.steady.map(SteadyDetector::new),
             steady: false,
+            jobs: part.job.numjobs,
+            is_closed: false,
         };
         let mut monitor = Self {
             began,
             parts: parts.iter().map(monitor).collect(),
             window: (began + ramp, began + all),
+            cpu_end: began + all,
             cpu: (None, None),
             last_progress: (began, Moved::default()),
         };
@@ -56,7 +67,8 @@ impl<'a> Monitor<'a> {
     pub(super) fn next_reading(&self, next_progress: Instant) -> Instant {
         match &self.cpu {
             (None, _) => self.window.0.min(next_progress),
-            (_, None) => self.window.1.min(next_progress),
+            (_, None) => self.cpu_end.min(next_progress),
+            _ if Instant::now() < self.window.1 => self.window.1.min(next_progress),
             _ => next_progress,
         }
     }
@@ -70,16 +82,20 @@ impl<'a> Monitor<'a> {
                 part.series.begin(counted(index));
             }
         }
-        if self.cpu.1.is_none() && now >= self.window.1 {
+        if self.cpu.1.is_none() && now >= self.cpu_end {
             self.cpu.1 = Some(Snapshot::take());
+        }
+        if now >= self.window.1 {
             self.read_series(now, &counted);
+            self.parts.iter_mut().for_each(|part| part.is_closed = true);
         }
     }
 
-    /// Adds a point to every series.
+    /// Adds a point to every series that is not closed.
     fn read_series(&mut self, now: Instant, counted: &impl Fn(usize) -> [Moved; 3]) {
         let at = now.saturating_duration_since(self.window.0);
-        for (index, part) in self.parts.iter_mut().enumerate() {
+        let parts = self.parts.iter_mut().enumerate();
+        for (index, part) in parts.filter(|(_, part)| !part.is_closed) {
             let point = part.series.read(at, counted(index));
             if let Some(detector) = &mut part.detector {
                 part.steady = part.steady || detector.read(&point);
@@ -87,9 +103,17 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Records that a job has ended. The first one that ends early also ends the measurement.
-    pub(super) fn ended(&mut self) {
-        self.window.1 = self.window.1.min(Instant::now());
+    /// Records that a job of a part has ended. The first one ends the processor readings, and the
+    /// last one of a part its series.
+    pub(super) fn ended(&mut self, index: usize, counted: impl Fn(usize) -> [Moved; 3]) {
+        let now = Instant::now();
+        self.cpu_end = self.cpu_end.min(now);
+        let part = &mut self.parts[index];
+        part.jobs -= 1;
+        if part.jobs == 0 && !std::mem::replace(&mut part.is_closed, true) && self.cpu.0.is_some() {
+            let at = now.saturating_duration_since(self.window.0);
+            part.series.read(at, counted(index));
+        }
     }
 
     /// Whether every part has a steady-state condition and has reached it.
@@ -103,7 +127,7 @@ impl<'a> Monitor<'a> {
         counted: impl Fn(usize) -> [Moved; 3],
     ) -> Progress {
         let now = Instant::now();
-        if self.cpu.0.is_some() && self.cpu.1.is_none() {
+        if self.cpu.0.is_some() {
             self.read_series(now, &counted);
         }
         let mut sum = Moved::default();
@@ -118,14 +142,10 @@ impl<'a> Monitor<'a> {
             () if now < self.window.1 => Phase::Measuring,
             () => Phase::Finishing,
         };
-        let planned = self
-            .parts
-            .iter()
-            .map(|monitor| monitor.part.job.ramp + monitor.part.job.runtime);
         Progress {
             phase,
             elapsed: now.duration_since(self.began),
-            planned: planned.max().unwrap_or_default(),
+            planned: self.window.1.duration_since(self.began),
             ios: sum.ios,
             iops: real(moved.ios.into()) / seconds,
             bw_bytes: real(moved.bytes.into()) / seconds,
@@ -140,7 +160,7 @@ impl<'a> Monitor<'a> {
         machine.contain(tallies.iter().flatten().map(Tally::cores).sum());
         let result = |(monitor, tallies): (PartMonitor<'_>, &Vec<Tally>)| {
             let job = monitor.part.job;
-            let mut sum = Tally::new(job.rate.is_some(), job.verify.is_some());
+            let mut sum = Tally::new(job.is_open_loop(), job.verify.is_some());
             tallies.iter().for_each(|tally| sum.add(tally));
             let mut cpu = machine;
             cpu.job_cores = tallies.iter().map(Tally::cores).sum();
@@ -154,6 +174,7 @@ impl<'a> Monitor<'a> {
                 cpu,
                 series: monitor.series.points(),
                 steady: monitor.detector.map(|detector| detector.attained()),
+                recorded: Recorded(Some(Arc::new(sum))),
             }
         };
         self.parts.into_iter().zip(tallies).map(result).collect()

@@ -10,6 +10,7 @@ use fabrix_block::Device;
 use fabrix_rt::{ShardThread, TaskId, spawn};
 
 use super::monitor::Monitor;
+use super::starts::Starts;
 use super::{Config, CopyTo, Part, Progress, RunError, overlap};
 use crate::job::{Job, JobError, Region, Rw};
 use crate::results::{Results, Tally};
@@ -50,6 +51,7 @@ impl Workers {
                 devices,
                 job,
                 copy_to,
+                ..
             } = parts[part];
             // A random run id, so that blocks of an earlier run with the same seed are not mistaken
             // for new ones.
@@ -138,13 +140,13 @@ impl Workers {
         }
     }
 
-    /// Starts all workers.
-    pub(super) fn start(&self) -> Result<(), RunError> {
-        match self
+    /// Starts the workers of a part.
+    fn start(&self, part: usize) -> Result<(), RunError> {
+        let mut workers = self
             .ready
             .iter()
-            .find(|worker| !self.send(worker, Command::Start))
-        {
+            .filter(|(index, _)| self.part_of[*index] == part);
+        match workers.find(|worker| !self.send(worker, Command::Start)) {
             None => Ok(()),
             Some((index, _)) => {
                 let sentence = format!("job {index} does not take messages any more");
@@ -174,14 +176,25 @@ impl Workers {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Vec<Results>, RunError> {
         let mut monitor = Monitor::new(parts);
+        let mut starts = Starts::new(parts, monitor.began);
         let mut tallies: Vec<Option<Tally>> = self.threads.iter().map(|_| None).collect();
         let mut next_progress = monitor.began + config.progress_every;
         let mut stopping = false;
         while self.ended < tallies.len() {
-            let event = self.next_event(monitor.next_reading(next_progress))?;
-            if let Some(Event::Ended(worker, tally)) = event {
+            for part in starts.due(Instant::now()) {
+                self.start(part)?;
+            }
+            let next = monitor.next_reading(next_progress);
+            let next = starts.next().map_or(next, |start| start.min(next));
+            if let Some(Event::Ended(worker, tally)) = self.next_event(next)? {
+                let part = self.part_of[worker];
                 tallies[worker] = Some(*tally);
-                monitor.ended();
+                monitor.ended(part, |part| self.counted(part));
+                if starts.ended(part, Instant::now()) && !stopping {
+                    stopping = true;
+                    starts.cancel();
+                    self.send_to_all(|| Command::End);
+                }
             }
             monitor.sample(|part| self.counted(part));
             if Instant::now() >= next_progress {
@@ -190,11 +203,12 @@ impl Workers {
                 progress(&monitor.progress(errors, counted));
                 if !stopping && monitor.is_steady() {
                     stopping = true;
-                    self.send_to_all(|| Command::EndSteady);
+                    self.send_to_all(|| Command::End);
                 }
             }
             if !stopping && config.is_stopped() {
                 stopping = true;
+                starts.cancel();
                 self.send_to_all(|| Command::Stop);
             }
         }

@@ -18,6 +18,9 @@ impl Worker {
     pub(super) fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
         self.in_flight -= 1;
         self.lifecycle.last_ending_ns = self.clock.now_ns();
+        if self.flushing.slot == Some(slot) {
+            return self.flushed(shard, slot, status);
+        }
         self.put_back(slot, loan);
         self.verify(shard, slot, status);
         match (status.is_ok(), self.lifecycle.phase) {
@@ -95,9 +98,21 @@ impl Worker {
         let blocks = Counted((access.units * region.blocks_per_unit).into(), "block");
         let index = self.setup.index;
         let kind = access.direction.word();
-        self.tally.errors.count(status, || {
+        self.fail(shard, status, || {
             format!("job {index}: the {kind} of {blocks} at LBA {lba} was answered {status:?}")
         });
+    }
+
+    /// Counts a failure, and ends the job unless it continues on errors. `sentence` describes the
+    /// failure.
+    #[cold]
+    pub(super) fn fail(
+        &mut self,
+        shard: &mut Shard,
+        status: Status,
+        sentence: impl FnOnce() -> String,
+    ) {
+        self.tally.errors.count(status, sentence);
         self.publish_errors();
         let probing = self.lifecycle.phase == JobPhase::Probe;
         if !self.setup.job.continue_on_error || probing {

@@ -89,10 +89,12 @@ impl Worker {
         }
     }
 
-    /// Ends the measurement early as if its time were over: the rates are steady.
-    pub(super) fn end_steady(&mut self, shard: &mut Shard) {
-        if matches!(self.lifecycle.phase, JobPhase::Measure { .. }) {
-            self.drain(shard);
+    /// Ends the measurement early as if its time were over.
+    pub(super) fn end_now(&mut self, shard: &mut Shard) {
+        match self.lifecycle.phase {
+            JobPhase::Ready => return self.end(shard),
+            JobPhase::Ramp { .. } | JobPhase::Measure { .. } => self.drain(shard),
+            _ => {}
         }
         self.pump(shard);
     }
@@ -115,7 +117,10 @@ impl Worker {
         let job = &self.setup.job;
         let ios = job.number_ios.is_some_and(|ios| self.started >= ios);
         let region_bytes = self.setup.region.units * u64::from(self.unit_bytes);
-        let enough = |loops: u32| self.started_bytes >= region_bytes.saturating_mul(loops.into());
+        let flushes_first = self.flushing.is_due && self.flushing.follows_last;
+        let enough = |loops: u32| {
+            self.started_bytes >= region_bytes.saturating_mul(loops.into()) && !flushes_first
+        };
         (ios || job.loops.is_some_and(enough)) && self.parked.is_none()
     }
 
@@ -189,8 +194,16 @@ impl Worker {
                 self.lifecycle.phase = JobPhase::Ready;
                 self.send(Event::Ready(self.setup.worker, self.id));
             }
+            JobPhase::Drain if self.flushing.is_due_at_end && !self.lifecycle.cut_short => {
+                self.flush_at_end(shard);
+            }
             JobPhase::Drain => self.drained(shard),
             JobPhase::ReadBack { next } if next >= self.setup.region.units => self.end(shard),
+            JobPhase::Ramp { .. } | JobPhase::Measure { .. }
+                if self.arrivals.answered(self.clock.now_ns()) =>
+            {
+                self.wait_for_arrival(shard);
+            }
             _ => {}
         }
     }

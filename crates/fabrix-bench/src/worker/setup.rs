@@ -19,8 +19,8 @@ pub(crate) enum Command {
     Start,
     /// End now. Requests in flight are still awaited.
     Stop,
-    /// End now as if the time were over: the rates are steady.
-    EndSteady,
+    /// End now as if the time were over: the rates are steady, or another job has ended.
+    End,
 }
 
 /// Event from a job to the run.

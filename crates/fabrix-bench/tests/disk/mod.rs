@@ -24,6 +24,7 @@ pub struct Seen {
     pub number: usize,
     pub write: bool,
     pub lba: u64,
+    /// Number of blocks. 0 for a flush, which counts as a write.
     pub blocks: u32,
 }
 
@@ -300,6 +301,13 @@ impl State {
         };
         self.seen.push(seen);
         let act = script(seen);
+        if request.operation == Operation::Flush {
+            let status = match act {
+                Act::Answer(status) => status,
+                _ => Status::Ok,
+            };
+            return (seen, act, status, Loan::None);
+        }
         let lba = if let Act::At(lba) = act {
             lba
         } else {

@@ -102,6 +102,7 @@ fn an_interrupt_finds_jobs_that_have_ended_and_others_that_have_not() {
         devices,
         job,
         copy_to: None,
+        start: fabrix_bench::Start::default(),
     });
     let mut ios_then = None;
     let results = run_together(&parts, &config, &mut |progress| {

@@ -7,7 +7,7 @@ use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Distribution;
 use fabrix_bench::job::Share;
 use fabrix_bench::verify::Verify;
-use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
+use fabrix_bench::{Config, Flushes, Job, Part, RunError, Rw, Start, run, run_together};
 use fabrix_block::Device;
 
 use super::disk::{Manner, job, results};
@@ -42,6 +42,62 @@ fn sequential_jobs_walk_the_region_in_order() {
     let lbas: Vec<u64> = disk.seen().iter().map(|seen| seen.lba).collect();
     let expected: Vec<u64> = (0..50).map(|at| 8 + (at % 20) * 2).collect();
     assert_eq!(lbas, expected);
+}
+
+#[test]
+fn a_flush_follows_every_few_writes_and_ends_the_job() {
+    for manner in [Manner::AtOnce, Manner::Later(64), Manner::Later(1)] {
+        let disk = honest(manner);
+        let job = Job {
+            flushes: Flushes {
+                every: 3,
+                at_end: true,
+            },
+            ..job(Rw::Write, 9)
+        };
+        let results = results(&disk, &job);
+        let blocks: Vec<u32> = disk.seen().iter().map(|seen| seen.blocks).collect();
+        assert_eq!(blocks, [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0], "{manner:?}");
+        let all = &results.aggregate;
+        assert_eq!(
+            (all.write.ios, all.sync.count),
+            (9, 2),
+            "the last one is not counted"
+        );
+        assert!(results.is_clean());
+    }
+}
+
+#[test]
+fn a_part_starts_after_another_and_its_end_ends_all() {
+    let disk = honest(Manner::AtOnce);
+    let devices = [Arc::clone(&disk) as Arc<dyn Device>];
+    let (reads, writes) = (job(Rw::Read, 20), job(Rw::Write, 10));
+    let endless = Job {
+        number_ios: None,
+        ..job(Rw::Read, 1)
+    };
+    let part = |job, after, ends_all| Part {
+        devices: &devices,
+        job,
+        copy_to: None,
+        start: Start {
+            after,
+            ends_all,
+            ..Start::default()
+        },
+    };
+    let parts = [
+        part(&reads, None, false),
+        part(&writes, Some(0), true),
+        part(&endless, Some(0), false),
+    ];
+    let results = run_together(&parts, &Config::default(), &mut |_| {}).expect("three parts");
+    let ios: Vec<u64> = results.iter().map(|one| one.aggregate.total.ios).collect();
+    assert_eq!(ios[..2], [20, 10]);
+    assert!(results.iter().all(fabrix_bench::Results::is_clean));
+    let first_write = disk.seen().iter().position(|seen| seen.write);
+    assert!(first_write.is_some_and(|index| index >= 20));
 }
 
 #[test]
@@ -242,6 +298,7 @@ fn a_job_that_writes_what_another_verifies_is_refused() {
             devices: &devices,
             job,
             copy_to: None,
+            start: fabrix_bench::Start::default(),
         });
         run_together(&parts, &Config::default(), &mut |_| {})
     };
@@ -304,6 +361,7 @@ fn several_jobs_run_side_by_side_and_keep_their_results_apart() {
         devices: &devices,
         job,
         copy_to: None,
+        start: fabrix_bench::Start::default(),
     });
     let results = run_together(&parts, &Config::default(), &mut |_| {}).expect("they can be run");
     let moved = |at: usize| {

@@ -43,7 +43,10 @@ fn the_ramp_is_not_counted_and_the_time_is_kept() {
 #[test]
 fn an_open_loop_offers_its_rate_and_counts_the_wait() {
     for pacing in [Pacing::Fixed, Pacing::Poisson] {
-        let rate = Some(Rate { iops: 2000, pacing });
+        let rate = Some(Rate {
+            iops: 2000.0,
+            pacing,
+        });
         let job = Job {
             rate,
             runtime: Duration::from_millis(250),
@@ -93,7 +96,7 @@ fn an_open_loop_shows_a_stall_that_a_closed_loop_hides() {
         hidden < 50_000_000,
         "one request of 1000 was slow: {hidden} ns"
     );
-    let iops = 2000;
+    let iops = 2000.0;
     let open = stalled(Some(Rate {
         iops,
         pacing: Pacing::Poisson,

@@ -289,6 +289,8 @@ fn block_bytes(options: &FileOptions, file: &File, found: &Found) -> Result<u32,
         4096
     };
     match options.block_bytes {
+        // The page cache has no alignment.
+        Some(1) if !options.direct => Ok(1),
         Some(asked) if asked < smallest => {
             let sentence = format!("has blocks of {smallest} bytes below; leave block={asked} out");
             Err(wrong(options, OpenErrorKind::Usage, &sentence))

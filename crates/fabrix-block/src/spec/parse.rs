@@ -116,13 +116,18 @@ fn file(body: &str, mut options: Options<'_>) -> Result<Spec, String> {
         .map(|size| disk_size(&size?))
         .transpose()?;
     let direct = options.switch("direct")?.unwrap_or(true);
+    let single_bytes = !direct && options.take_exactly("block", "1");
+    let mut common = options.common(true)?;
+    if single_bytes {
+        common.block_bytes = Some(1);
+    }
     Ok(Spec {
         disk: Disk::File {
             path,
             create_bytes,
             direct,
         },
-        common: options.common(true)?,
+        common,
     })
 }
 

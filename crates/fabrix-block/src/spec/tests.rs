@@ -22,6 +22,7 @@ fn check(text: &str, canonical: &str) {
 fn reads_the_disks_of_the_manual() {
     check("ram:1G", "ram:1G");
     check("ram:1024MiB,name=a,block=4096", "ram:1G,name=a,block=4096");
+    check("/a,block=1,direct=off", "/a,direct=off,block=1");
     check(
         "ram:1G,physical=4k,block=512",
         "ram:1G,block=512,physical=4096",
@@ -111,6 +112,8 @@ fn says_what_is_wrong_and_what_to_write() {
         ("ram:1G,ro,ro", "given twice"),
         ("ram:1G,ro=yes", "write ro=on or ro=off"),
         ("ram:1G,block=520", "512 or 4096"),
+        ("ram:1G,block=1", "512 or 4096"),
+        ("/a,block=1", "512 or 4096"),
         ("ram:1G,physical=1024", "512 or 4096"),
         (
             "ram:1G,block=4096,physical=512",

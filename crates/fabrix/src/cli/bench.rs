@@ -6,6 +6,7 @@
 pub(crate) mod args;
 mod compare;
 mod disk;
+mod entries;
 mod fio;
 mod hold;
 mod measure;

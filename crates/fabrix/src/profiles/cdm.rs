@@ -366,6 +366,7 @@ mod test_names {
                 aggregate: Default::default(),
                 cpu: Default::default(),
                 series: Vec::new(),
+                recorded: fabrix_bench::results::Recorded::default(),
                 steady: None,
             },
             repeats: Vec::new(),

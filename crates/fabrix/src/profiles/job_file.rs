@@ -17,7 +17,8 @@ mod variables;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-use fabrix_bench::{Job, RUNTIME_MAX};
+use fabrix_bench::{Job, RUNTIME_MAX, Results};
+use fabrix_block::geometry::DEFAULT_BLOCK_BYTES;
 
 use keys::{Amount, Builder, Notes};
 pub(crate) use place::{Place, Target};
@@ -39,14 +40,23 @@ pub(crate) struct Listed {
     pub(crate) logs: Logs,
     /// Time between the start of the stage and the start of the job.
     pub(crate) start_delay: Duration,
+    pub(crate) least: Least,
     /// Processors of `cpus_allowed`.
     pub(crate) cpus: Option<Vec<usize>>,
+    /// Number of the job's group: `stonewall` and `new_group` begin another one.
+    pub(crate) group: u32,
+    /// `group_reporting`: whether the job is reported together with its group.
+    pub(crate) group_reporting: bool,
+    /// `new_group`: whether the job begins a group.
+    begins_group: bool,
     /// `stonewall`: whether the job waits for all previous jobs.
     waits: bool,
     /// `wait_for`: name of the job that has to end first.
     wait_for: Option<String>,
-    /// `exitall`.
-    exit_all: bool,
+    /// Index of that job, if it is in the same stage.
+    pub(crate) waits_in_stage: Option<usize>,
+    /// `exitall`: whether the end of the job ends all others of its stage.
+    pub(crate) exit_all: bool,
 }
 
 /// The jobs of a command.
@@ -116,6 +126,38 @@ impl Logs {
     }
 }
 
+/// The least rates of a job for reads and writes: `rate_min` in bytes and `rate_iops_min` in
+/// requests a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Least {
+    bytes: [Option<u64>; 2],
+    iops: [Option<u64>; 2],
+}
+
+impl Least {
+    /// A sentence about the first rate that a job did not reach.
+    pub(crate) fn missed(&self, results: &Results) -> Option<String> {
+        let all = &results.aggregate;
+        let percent = results.job.percent_read();
+        let sides = [(&all.read, percent > 0), (&all.write, percent < 100)];
+        let of_side = |index: usize| {
+            let (side, used) = sides[index];
+            let rates = [
+                ("rate_min", self.bytes[index], side.bw_bytes, "bytes"),
+                ("rate_iops_min", self.iops[index], side.iops, "requests"),
+            ];
+            rates.into_iter().find_map(|(key, least, reached, what)| {
+                let least = least.filter(|least| used && reached < *least as f64)?;
+                let name = &results.job.name;
+                Some(format!(
+                    "job `{name}` reached {reached:.0} {what} a second, less than {key}={least}"
+                ))
+            })
+        };
+        of_side(0).or_else(|| of_side(1))
+    }
+}
+
 impl Listed {
     /// The job for a disk of `disk_bytes`, with all percentages resolved.
     ///
@@ -128,6 +170,16 @@ impl Listed {
         };
         let io_size = self.io_size;
         let mut job = self.on(disk_bytes)?;
+        if let (1.., Some(loops)) = (job.skip_bytes, job.loops) {
+            // A pass ends behind the region, whatever was left out.
+            let bytes = job
+                .size
+                .unwrap_or_else(|| disk_bytes.saturating_sub(job.offset));
+            let stride = u64::from(job.block_bytes) + job.skip_bytes;
+            let ios = bytes.div_ceil(stride).max(1).saturating_mul(loops.into());
+            job.number_ios = Some(job.number_ios.map_or(ios, |number| number.min(ios)));
+            job.loops = None;
+        }
         if let Some(amount) = io_size {
             let rest = disk_bytes.saturating_sub(job.offset);
             let bytes = amount.of(job.size.unwrap_or(rest));
@@ -136,6 +188,22 @@ impl Listed {
             (job.number_ios, job.loops) = (Some(least), None);
         }
         Ok(job)
+    }
+
+    /// Whether requests or addresses are no multiples of a sector.
+    fn needs_bytes(&self) -> bool {
+        let sector = u64::from(DEFAULT_BLOCK_BYTES);
+        let lengths = [false, true].map(|write| {
+            let shares = self.job.sizes(write);
+            shares
+                .iter()
+                .any(|share| !u64::from(share.bytes).is_multiple_of(sector))
+        });
+        let increment = match self.increment {
+            Amount::Bytes(bytes) => bytes,
+            Amount::Percent(_) => 0,
+        };
+        lengths.contains(&true) || !(self.job.offset | increment).is_multiple_of(sector)
     }
 
     /// The job with its region. As in fio, an offset in percent is rounded up to the shortest
@@ -197,9 +265,18 @@ impl Jobs {
                 errors.extend(added.err());
             }
         }
-        errors.extend(jobs.stages.iter().flat_map(|stage| contradiction(stage)));
+        jobs.complete();
         if errors.is_empty() && jobs.stages.is_empty() {
-            errors.push("there is no job in it; a job is a section like [name]".into());
+            let named = sections.iter().filter(|section| !section.is_global());
+            let names: Vec<&str> = named.map(|section| section.name.as_str()).collect();
+            errors.push(match names[..] {
+                [] => "there is no job in it; a job is a section like [name]".into(),
+                _ => format!(
+                    "no job has the name {}; there are {}",
+                    wanted.join(" or "),
+                    names.join(", ")
+                ),
+            });
         }
         if errors.is_empty() {
             Ok(jobs)
@@ -208,11 +285,25 @@ impl Jobs {
         }
     }
 
+    /// Sets what depends on all jobs. `exitall` of one job applies to all, as in fio. All jobs
+    /// address bytes in files of the page cache, if one of them has to: they may share a file.
+    fn complete(&mut self) {
+        let single_bytes = self.stages.iter().flatten().any(Listed::needs_bytes);
+        let exit_all = self.stages.iter().flatten().any(|one| one.exit_all);
+        for one in self.stages.iter_mut().flatten() {
+            one.place.single_bytes = single_bytes;
+            one.exit_all = exit_all;
+        }
+    }
+
     /// Adds a job. It joins the last stage, unless it has to wait for that stage.
-    fn add(&mut self, listed: Listed, notes: Notes) -> Result<(), String> {
-        let waits = listed.waits || self.waits_for(&listed)?;
+    fn add(&mut self, mut listed: Listed, notes: Notes) -> Result<(), String> {
+        let last = self.stages.last().and_then(|stage| stage.last());
+        let begins = listed.waits || listed.begins_group;
+        listed.group = last.map_or(0, |last| last.group + u32::from(begins));
+        listed.waits_in_stage = self.waits_for(&listed)?.filter(|_| !listed.waits);
         match self.stages.last_mut() {
-            Some(stage) if !waits => stage.push(listed),
+            Some(stage) if !listed.waits => stage.push(listed),
             _ => self.stages.push(vec![listed]),
         }
         self.notes.ignored.extend(notes.ignored);
@@ -220,31 +311,28 @@ impl Jobs {
         Ok(())
     }
 
-    /// Whether `wait_for` names a job of the last stage.
-    fn waits_for(&self, listed: &Listed) -> Result<bool, String> {
+    /// Index in the last stage of the job that `wait_for` names. None if that job has ended before
+    /// the stage.
+    fn waits_for(&self, listed: &Listed) -> Result<Option<usize>, String> {
         let (Some(first), me) = (&listed.wait_for, &listed.job.name) else {
-            return Ok(false);
+            return Ok(None);
         };
-        let has = |stage: &&Vec<Listed>| stage.iter().any(|one| one.job.name == *first);
-        let Some(stage) = self.stages.iter().find(has) else {
+        let is_first = |one: &Listed| one.job.name == *first;
+        if !self.stages.iter().flatten().any(is_first) {
             return Err(format!(
                 "job `{me}`: wait_for={first} names no job before it"
             ));
-        };
-        let is_last = self
-            .stages
-            .last()
-            .is_some_and(|last| std::ptr::eq(last, stage));
-        if is_last && stage.len() > 1 {
-            return Err(format!(
-                "job `{me}`: wait_for={first} would have to wait for the jobs beside `{first}` too; write stonewall"
-            ));
         }
-        Ok(is_last)
+        let last = self.stages.last();
+        Ok(last.and_then(|stage| stage.iter().rposition(is_first)))
     }
 
     /// Appends the stages of other jobs.
-    pub(crate) fn append(&mut self, other: Self) {
+    pub(crate) fn append(&mut self, mut other: Self) {
+        let last = self.stages.last().and_then(|stage| stage.last());
+        let groups = last.map_or(0, |last| last.group + 1);
+        let more = other.stages.iter_mut().flatten();
+        more.for_each(|one| one.group += groups);
         self.stages.extend(other.stages);
         self.notes.ignored.extend(other.notes.ignored);
         self.notes.sentences.extend(other.notes.sentences);
@@ -259,27 +347,6 @@ impl Jobs {
         }
         notes
     }
-}
-
-/// The reason why jobs cannot run at the same time.
-fn contradiction(stage: &[Listed]) -> Option<String> {
-    let (first, others) = stage.split_first()?;
-    let name = &first.job.name;
-    if others
-        .iter()
-        .any(|one| one.start_delay != first.start_delay)
-    {
-        return Some(format!(
-            "job `{name}` and the jobs beside it have different values of startdelay, which is not supported"
-        ));
-    }
-    let ends_all = stage
-        .iter()
-        .find(|one| one.exit_all && !others.is_empty())?;
-    let name = &ends_all.job.name;
-    Some(format!(
-        "job `{name}`: exitall is not supported for jobs that run at the same time; give each a runtime"
-    ))
 }
 
 /// A seed that differs in each call.
@@ -302,6 +369,7 @@ fn usual() -> Job {
 mod tests {
     use super::*;
     use fabrix_bench::Rw;
+    use fabrix_bench::arrivals::Bursts;
 
     fn jobs(text: &str) -> Result<Jobs, String> {
         let outside = sections::Outside {
@@ -459,14 +527,12 @@ mod tests {
     fn no_key_that_changes_what_is_measured_is_taken_in_silence() {
         for key in [
             "dedupe_mode",
-            "fsync",
+            "sync_file_range",
             "iodepth_low",
             "latency_target",
             "nrfiles",
             "percentage_random",
-            "rate_min",
             "read_iolog",
-            "thinktime",
             "trim_percentage",
             "verify_state_load",
             "write_iolog",
@@ -486,7 +552,7 @@ mod tests {
             "kb_base=7",
             "ioengine=doesnotexist",
             "continue_on_error=read",
-            "rw=read:8k",
+            "rw=rw:8k",
         ] {
             let (key, _) = line.split_once('=').expect("a key and a value");
             refused(&format!("[a]\n{line}\n"), &["line 2", key]);
@@ -537,7 +603,10 @@ mod tests {
         let text = "[a]\nioengine=libaio\niodepth=1k\nrate_iops=10k\nruntime=60sec\nrandseed=-1\nsize=8*4k\n";
         let found = job(text);
         assert_eq!((found.iodepth, found.size), (1024, Some(32768)));
-        assert_eq!(found.rate.map(|rate| rate.iops), Some(10240));
+        assert_eq!(
+            found.offered_iops().map(|iops| iops.to_string()),
+            Some("10240".to_owned())
+        );
         assert_eq!(
             (found.runtime, found.seed),
             (Duration::from_secs(60), u64::MAX)
@@ -571,19 +640,49 @@ mod tests {
 
     #[test]
     fn a_rate_is_that_of_each_direction() {
-        let mix = |line: &str| {
+        let rates = |line: &str| {
             let job = job(&format!("[a]\nrw=randrw\n{line}\n"));
-            (job.rate.map(|rate| rate.iops), job.rwmixread)
+            job.side_rates
+                .map(|rate| rate.map(|rate| rate.iops.to_string()))
         };
-        assert_eq!(mix("rate_iops=200"), (Some(400), 50));
-        assert_eq!(mix("rate_iops=300,100"), (Some(400), 75));
-        assert_eq!(mix("rate=1m\nbs=4k"), (Some(512), 50));
-        refused(
-            "[a]\nrw=randrw\nrate_iops=300,\n",
-            &["for one direction only"],
+        let both = |reads: &str, writes: &str| [Some(reads.to_owned()), Some(writes.to_owned())];
+        assert_eq!(rates("rate_iops=200"), both("200", "200"));
+        assert_eq!(rates("rate_iops=300,50"), both("300", "50"));
+        assert_eq!(rates("rate=1m\nbs=4k"), both("256", "256"));
+        assert_eq!(rates("rate=100k\nbs=64k"), both("1.5625", "1.5625"));
+        assert_eq!(rates("rate_iops=300,"), [Some("300".to_owned()), None]);
+        let reads = job("[a]\nrate_iops=5,7\n");
+        assert_eq!(
+            reads.offered_iops().map(|iops| iops.to_string()),
+            Some("5".to_owned())
         );
-        refused("[a]\nrate=1000\n", &["no whole number of requests"]);
+        assert_eq!(reads.side_rates, [None, None]);
         refused("[a]\nrate_iops=1\nrate=4k\n", &["not both"]);
+    }
+
+    #[test]
+    fn a_pause_follows_the_requests_in_flight() {
+        let bursts = |keys: &str| job(&format!("[a]\nthinktime=5ms\n{keys}\n")).bursts;
+        let five = Duration::from_millis(5);
+        let burst = |ios, time| {
+            let (pause, quiet) = (five, true);
+            Some(Bursts {
+                ios,
+                time,
+                pause,
+                quiet,
+            })
+        };
+        assert_eq!(bursts(""), burst(1, None));
+        assert_eq!(bursts("thinktime_blocks=4"), burst(4, None));
+        let deep = "ioengine=libaio\niodepth=8\nthinktime_blocks=4\n";
+        assert_eq!(bursts(deep), burst(11, None));
+        assert_eq!(
+            bursts(&format!("{deep}thinktime_blocks_type=issue")),
+            burst(4, None)
+        );
+        assert_eq!(bursts("thinktime_iotime=5000"), burst(u32::MAX, Some(five)));
+        assert_eq!(job("[a]\nthinktime=0\n").bursts, None);
     }
 
     #[test]
@@ -596,17 +695,19 @@ mod tests {
     #[test]
     fn a_job_waits_for_the_named_one() {
         let stages = read("[a]\n[b]\nwait_for=a\n[c]\nwait_for=a\n").expect("three jobs");
-        assert_eq!(stages.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
-        refused("[a]\n[b]\n[c]\nwait_for=a\n", &["write stonewall"]);
+        let waits: Vec<_> = stages[0].iter().map(|one| one.waits_in_stage).collect();
+        assert_eq!(waits, [None, Some(0), Some(0)]);
+        let stages = read("[a]\n[b]\nstonewall\n[c]\nwait_for=a\n").expect("three jobs");
+        assert_eq!(stages[1][1].waits_in_stage, None, "a has ended");
         refused("[a]\nwait_for=z\n", &["names no job"]);
     }
 
     #[test]
-    fn jobs_beside_each_other_start_together() {
-        refused("[a]\nstartdelay=1\n[b]\n", &["startdelay"]);
-        refused("[a]\nexitall\n[b]\n", &["exitall"]);
-        let stages = read("[a]\nstartdelay=2\nexitall\n").expect("one job");
-        assert_eq!(stages[0][0].start_delay, Duration::from_secs(2));
+    fn exitall_applies_to_all_jobs_and_startdelay_to_its_own() {
+        let stages = read("[a]\nstartdelay=2\n[b]\nexitall\n").expect("two jobs");
+        let delays = stages[0].iter().map(|one| one.start_delay.as_secs());
+        assert_eq!(delays.collect::<Vec<_>>(), [2, 0]);
+        assert!(stages[0].iter().all(|one| one.exit_all));
     }
 
     #[test]

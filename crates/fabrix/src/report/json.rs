@@ -7,7 +7,7 @@
 //! (`verify`, `errors`, `cpu`) have additional keys. `schema` changes when a key changes its
 //! meaning.
 
-use fabrix_bench::arrivals::Pacing;
+use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
@@ -145,7 +145,7 @@ fn job(run: &Run, one: &JobResult) -> Value {
         "read": side(&one.read, series, 0),
         "write": side(&one.write, series, 1),
         "trim": side(&one.trim, series, 2),
-        "sync": { "total_ios": 0, "lat_ns": distribution(&Latency::default(), false) },
+        "sync": { "total_ios": one.sync.count, "lat_ns": distribution(&one.sync, true) },
         "job_runtime": millis(one.total.runtime_ns),
         "usr_cpu": cpu.user_cores * 100.0,
         "sys_cpu": cpu.system_cores * 100.0,
@@ -231,8 +231,21 @@ fn options(run: &Run) -> Value {
     if job.durable {
         set("sync", "dsync".into());
     }
-    if let Some(rate) = &job.rate {
-        set("rate_iops", rate.iops.to_string());
+    if job.flushes.every > 0 {
+        set("fsync", job.flushes.every.to_string());
+    }
+    if job.flushes.at_end {
+        set("end_fsync", "1".into());
+    }
+    let [reads, writes] = job.side_rates;
+    let iops = |rate: Option<Rate>| rate.map_or_else(String::new, |rate| rate.iops.to_string());
+    if job.side_rates != [None, None] {
+        set("rate_iops", format!("{},{}", iops(reads), iops(writes)));
+    }
+    if job.rate.is_some() {
+        set("rate_iops", iops(job.rate));
+    }
+    if let Some(rate) = job.rate.or(reads).or(writes) {
         let process = match rate.pacing {
             Pacing::Fixed => "linear",
             Pacing::Poisson => "poisson",

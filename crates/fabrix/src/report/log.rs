@@ -26,7 +26,7 @@ pub(crate) fn logs(results: &Results) -> Vec<(&'static str, String)> {
         ("iops", log(|moved, seconds| moved.ios as f64 / seconds)),
         ("lat", log(|moved, _| moved.mean_ns())),
     ];
-    if results.job.rate.is_none() {
+    if !results.job.is_open_loop() {
         logs.push(("clat", logs[2].1.clone()));
     }
     logs

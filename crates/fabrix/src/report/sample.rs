@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fabrix_bench::cpu::Cpu;
 use fabrix_bench::latency::{Latency, PERCENTILES};
-use fabrix_bench::results::{Errors, JobResult, Results, Side, Verified};
+use fabrix_bench::results::{Errors, JobResult, Recorded, Results, Side, Verified};
 use fabrix_bench::series::{Moved, Point};
 use fabrix_bench::workloads::{Reading, thirteen};
 use fabrix_bench::{Cell, Job, Matrix, Row};
@@ -133,6 +133,7 @@ pub(crate) fn results() -> Results {
         },
         series: (1..=10).map(point).collect(),
         steady: None,
+        recorded: Recorded::default(),
     }
 }
 

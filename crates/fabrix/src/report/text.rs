@@ -25,8 +25,12 @@ pub(crate) fn asked(job: &Job) -> String {
         false => String::new(),
     };
     let sync = if job.durable { ", sync=dsync" } else { "" };
+    let flushes = match job.flushes.every {
+        0 => String::new(),
+        every => format!(", fsync={every}"),
+    };
     format!(
-        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}{sync}{seed}",
+        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}{sync}{flushes}{seed}",
         job.name,
         job.rw,
         job.size_text(),
@@ -62,10 +66,17 @@ pub(crate) fn summary(results: &Results) -> String {
     let (job, all) = (&results.job, &results.aggregate);
     let mut text = format!("{}\n", asked(job));
     if all.read.ios > 0 {
-        side(&mut text, "read", &all.read, job.rate.is_some());
+        side(&mut text, "read", &all.read, job.is_open_loop());
     }
     if all.write.ios > 0 {
-        side(&mut text, "write", &all.write, job.rate.is_some());
+        side(&mut text, "write", &all.write, job.is_open_loop());
+    }
+    if all.sync.count > 0 {
+        text += &format!(
+            "  fsync/fdatasync: {} in all\n",
+            grouped(all.sync.count as f64)
+        );
+        latency(&mut text, "sync", &all.sync);
     }
     if all.trim.ios > 0 {
         side(&mut text, "trim", &all.trim, job.rate.is_some());

@@ -1,7 +1,9 @@
 //! Job files of fio mean here what they mean to fio: each file of `tests/fio` runs in both
-//! programs, on files of the same size, and the results have the same jobs, counts and bytes.
+//! programs, on files of the same size, and the results have the same jobs, counts and bytes. The
+//! files have the same names, lengths and written sectors afterwards.
 
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -18,17 +20,43 @@ fn counts(result: &Value) -> Vec<String> {
     let line = |job: &Value| {
         let name = job["jobname"].as_str().unwrap_or_default();
         format!(
-            "{name}: read {}; written {}; trimmed {}",
+            "{name} of group {}: read {}; written {}; trimmed {}; {} flushes",
+            job["groupid"],
             side(job, "read"),
             side(job, "write"),
-            side(job, "trim")
+            side(job, "trim"),
+            job["sync"]["lat_ns"]["N"]
         )
     };
     jobs.iter().map(line).collect()
 }
 
-/// Runs a program on a job file, with a disk of 4 MiB in a folder of its own.
-fn run(program: &str, words: &[&str], file: &Path) -> Ended {
+/// The files of a folder: names, lengths, and ranges of sectors that are not zeroes.
+fn medium(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let describe = |path: PathBuf| {
+        let bytes = std::fs::read(&path).expect("a file");
+        let mut written: Vec<Range<usize>> = Vec::new();
+        for (index, sector) in bytes.chunks(512).enumerate() {
+            match written.last_mut() {
+                _ if sector.iter().all(|byte| *byte == 0) => {}
+                Some(last) if last.end == index => last.end += 1,
+                _ => written.push(index..index + 1),
+            }
+        }
+        let name = path.file_name().unwrap_or_default().display();
+        format!("{name}: {} bytes, written sectors {written:?}", bytes.len())
+    };
+    let mut files: Vec<String> = entries
+        .filter_map(|entry| Some(describe(entry.ok()?.path())))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Runs a program on a job file, with a disk of 4 MiB in a folder of its own. Returns the folder's
+/// files too.
+fn run(program: &str, words: &[&str], file: &Path) -> (Ended, Vec<String>) {
     let folder = scratch();
     make_file(&path_in(&folder, "disk"), 4 << 20, 0, b"");
     let mut command = Command::new(program);
@@ -36,9 +64,9 @@ fn run(program: &str, words: &[&str], file: &Path) -> Ended {
     // fio trims devices only, unless its engine does nothing.
     let engine = if program == "fio" { "null" } else { "psync" };
     command.env("ENGINE", engine);
-    Running::spawn(command.current_dir(folder.path()))
-        .expect("the program can be started")
-        .ended()
+    let running = Running::spawn(command.current_dir(folder.path()));
+    let ended = running.expect("the program can be started").ended();
+    (ended, medium(folder.path()))
 }
 
 fn has_fio() -> bool {
@@ -59,8 +87,9 @@ fn every_job_file_counts_as_in_fio() {
     files.sort();
     let mut differences = Vec::new();
     for file in &files {
-        let theirs = run("fio", &["--output-format=json"], file);
-        let ours = run(env!("CARGO_BIN_EXE_fabrix"), &["bench", "-o", "json"], file);
+        let (theirs, their_files) = run("fio", &["--output-format=json"], file);
+        let words = ["bench", "-o", "json"];
+        let (ours, our_files) = run(env!("CARGO_BIN_EXE_fabrix"), &words, file);
         let theirs = theirs
             .stdout
             .split_once('{')
@@ -70,7 +99,13 @@ fn every_job_file_counts_as_in_fio() {
             differences.push(format!("{}: {ours}", file.display()));
             continue;
         }
-        let (theirs, ours) = (counts(&theirs), counts(&ours.json()));
+        let (mut theirs, mut ours) = (counts(&theirs), counts(&ours.json()));
+        // fio's null engine writes nothing.
+        let text = std::fs::read_to_string(file).expect("it was read");
+        if !text.contains("ENGINE") {
+            theirs.extend(their_files);
+            ours.extend(our_files);
+        }
         if theirs != ours {
             differences.push(format!(
                 "{}:\nfio:  {theirs:#?}\nours: {ours:#?}",
@@ -189,9 +224,13 @@ fn flags_beside_a_job_file_apply_to_all_its_jobs() {
     ]);
     ended.exits(0).says(&["--bs, --rw", "for all jobs"]);
     let counted = counts(&ended.json());
-    let written =
-        "read 0 requests, 0 bytes; written 64 requests, 1048576 bytes; trimmed 0 requests, 0 bytes";
-    assert_eq!(counted, [format!("a: {written}"), format!("b: {written}")]);
+    let written = "read 0 requests, 0 bytes; written 64 requests, 1048576 bytes; trimmed 0 requests, 0 bytes; \
+                   0 flushes";
+    let expected = [
+        format!("a of group 0: {written}"),
+        format!("b of group 1: {written}"),
+    ];
+    assert_eq!(counted, expected);
     let only = fabrix(&["bench", &file, "ram:16M", "--section=b", "-o", "json"]);
     assert_eq!(counts(&only.exits(0).json()).len(), 1);
     let kept = std::fs::read_to_string(&file).expect("it is still there");
@@ -263,4 +302,9 @@ fn results_are_written_to_the_named_file() {
     let text = std::fs::read_to_string(&file).expect("it was written");
     let result: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(result["jobs"][0]["jobname"], "x");
+    // Our word for the format stands beside fio's name of the file.
+    let ended = fabrix(&[&words[..5], &["--output", &file, "-o", "json"]].concat());
+    assert_eq!(ended.exits(0).stdout, "");
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.starts_with('{'), "{text}");
 }

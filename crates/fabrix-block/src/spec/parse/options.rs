@@ -49,6 +49,13 @@ impl<'a> Options<'a> {
         Some(self.given.remove(index).1)
     }
 
+    /// Removes an option if it has this value. Returns whether it had.
+    pub(super) fn take_exactly(&mut self, key: &str, value: &str) -> bool {
+        let before = self.given.len();
+        self.given.retain(|given| *given != (key, Some(value)));
+        self.given.len() < before
+    }
+
     /// Removes an option that must have a value.
     pub(super) fn take(&mut self, key: &str) -> Option<Result<String, String>> {
         let value = self.take_raw(key)?.filter(|value| !value.is_empty());

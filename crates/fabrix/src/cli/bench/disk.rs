@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabrix_bench::{CopyTo, Job};
+use fabrix_bench::{CopyTo, Job, Start};
 use fabrix_block::spec::{Disk as SpecDisk, Size};
 use fabrix_block::{Device, Spec};
 
@@ -29,6 +29,8 @@ pub(crate) struct Step<'a> {
     pub(super) job: &'a Job,
     /// Destination of a copy: disk, and byte position of the region's start.
     copy_to: Option<(&'a Disk, u64)>,
+    /// Start among the jobs that run side by side.
+    pub(super) start: Start,
 }
 
 impl Disk {
@@ -66,7 +68,13 @@ impl<'a> Step<'a> {
             disk,
             job,
             copy_to: None,
+            start: Start::default(),
         }
+    }
+
+    /// Starts the job at another time than the stage.
+    pub(super) fn at(self, start: Start) -> Self {
+        Self { start, ..self }
     }
 
     /// Turns the job into a copy to another disk, from byte `offset` on.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use fabrix_bench::Start;
 use fabrix_block::spec::without_secrets;
 
 use super::args::FioArgs;
@@ -48,7 +49,9 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
     }
     if args.showcmd {
         fail(&errors)?;
-        let lines = groups.iter().flat_map(|group| command_lines(group, &over));
+        let lines = groups
+            .iter()
+            .flat_map(|group| command_lines(group, &over, disk));
         return print(&lines.collect::<String>()).map(|()| ExitCode::SUCCESS);
     }
     let mut jobs = Jobs::default();
@@ -85,13 +88,7 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
     session.pin_jobs(jobs.stages.iter().flatten().map(|one| one.cpus.as_deref()))?;
     let stages = jobs.stages.into_iter();
     let mut opened = Opened::default();
-    let stages = stages.map(|stage| {
-        let jobs = stage
-            .into_iter()
-            .map(|one| opened.plan(&mut session, &one, disk, args));
-        let jobs: Result<Vec<Vec<Planned>>, Failure> = jobs.collect();
-        jobs.map(|jobs| jobs.into_iter().flatten().collect())
-    });
+    let stages = stages.map(|stage| opened.stage(&mut session, &stage, disk, args));
     let stages = stages.collect::<Result<Vec<Vec<Planned>>, Failure>>()?;
     if session.is_over() {
         return session.nothing();
@@ -161,8 +158,9 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| wrong(&error))
 }
 
-/// The jobs of sections as command lines.
-fn command_lines(sections: &[Section], over: &[Setting]) -> Vec<String> {
+/// The jobs of sections as command lines. `disk` replaces their own.
+fn command_lines(sections: &[Section], over: &[Setting], disk: Option<&str>) -> Vec<String> {
+    let is_place = |key: &str| ["filename", "directory"].contains(&key);
     let mut global: Vec<&Setting> = Vec::new();
     let mut lines = Vec::new();
     for section in sections {
@@ -173,9 +171,12 @@ fn command_lines(sections: &[Section], over: &[Setting]) -> Vec<String> {
         let mut text = format!("fabrix bench --name={}", quoted(&section.name));
         for setting in global.iter().copied().chain(&section.settings).chain(over) {
             let key = setting.key.trim_start_matches('-');
-            if key != "name" {
+            if key != "name" && !(disk.is_some() && is_place(key)) {
                 text += &format!(" --{key}={}", quoted(&without_secrets(&setting.value)));
             }
+        }
+        if let Some(disk) = disk {
+            text += &format!(" --filename={}", quoted(&without_secrets(disk)));
         }
         lines.push(text + "\n");
     }
@@ -188,6 +189,27 @@ fn command_lines(sections: &[Section], over: &[Setting]) -> Vec<String> {
 struct Opened(Vec<(String, Disk)>);
 
 impl Opened {
+    /// Opens the disks of the jobs of a stage.
+    fn stage(
+        &mut self,
+        session: &mut Session,
+        stage: &[Listed],
+        named: Option<&str>,
+        args: &FioArgs,
+    ) -> Result<Vec<Planned>, Failure> {
+        let mut all: Vec<Planned> = Vec::new();
+        // Index of the last part of each job. A job that waits for it starts after that part.
+        let mut last = Vec::new();
+        for listed in stage {
+            let after = listed.waits_in_stage.map(|index| last[index]);
+            let mut planned = self.plan(session, listed, named, args)?;
+            planned.iter_mut().for_each(|one| one.start.after = after);
+            all.extend(planned);
+            last.push(all.len() - 1);
+        }
+        Ok(all)
+    }
+
     /// Opens the disks of a job. A job with files of its own becomes one job for each file.
     fn plan(
         &mut self,
@@ -215,7 +237,14 @@ impl Opened {
                 None => listed.logs.clone(),
             };
             planned.push(Planned {
-                start_delay: listed.start_delay,
+                start: Start {
+                    after: None,
+                    delay: listed.start_delay,
+                    ends_all: listed.exit_all,
+                },
+                least: listed.least,
+                group: listed.group,
+                group_reporting: listed.group_reporting,
                 ..Planned::new(disk, job, logs)
             });
         }

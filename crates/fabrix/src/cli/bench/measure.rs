@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fabrix_bench::Job;
+use fabrix_bench::{Job, Start};
 
+use super::entries::entries;
 use super::publish::check_place;
 use super::session::{Disk, Session, Step};
 use crate::args::Format;
 use crate::cli::terminal::{print, say};
 use crate::failure::Failure;
-use crate::profiles::job_file::Logs;
+use crate::profiles::job_file::{Least, Logs};
 use crate::report;
 use crate::report::sheet::{Report, Run};
 
@@ -34,8 +34,14 @@ pub(super) struct Planned {
     pub(super) disk: Disk,
     pub(super) job: Job,
     pub(super) logs: Logs,
-    /// Time before the job starts, the same for all jobs of a stage.
-    pub(super) start_delay: Duration,
+    /// Start of the job within its stage.
+    pub(super) start: Start,
+    /// Rates below which the job has failed.
+    pub(super) least: Least,
+    /// Number of the job's group: fio's `groupid`.
+    pub(super) group: u32,
+    /// Whether the job is reported together with its group (`group_reporting`).
+    pub(super) group_reporting: bool,
 }
 
 impl Planned {
@@ -45,7 +51,10 @@ impl Planned {
             disk,
             job,
             logs,
-            start_delay: Duration::ZERO,
+            start: Start::default(),
+            least: Least::default(),
+            group: 0,
+            group_reporting: true,
         }
     }
 }
@@ -68,11 +77,9 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
     session.show_each();
     let mut runs: Vec<Run> = Vec::new();
     for stage in &plan.stages {
-        let delays = stage.iter().map(|one| one.start_delay);
-        wait(&session, delays.max().unwrap_or_default());
         let parts: Vec<Step<'_>> = stage
             .iter()
-            .map(|one| Step::new(&one.disk, &one.job))
+            .map(|one| Step::new(&one.disk, &one.job).at(one.start))
             .collect();
         runs.extend(session.together(&parts, plan.count).unwrap_or_default());
         if session.is_over() {
@@ -82,21 +89,19 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
     if runs.is_empty() {
         return session.nothing();
     }
+    let planned: Vec<&Planned> = all().collect();
+    for (run, one) in runs.iter_mut().zip(&planned) {
+        run.group = one.group;
+    }
+    let mut pairs = runs.iter().zip(&planned);
+    let missed = pairs.find_map(|(run, one)| one.least.missed(&run.results));
     let logs: Vec<&Logs> = all().map(|one| &one.logs).collect();
     // A file that cannot be written is reported at the end, so that no result is lost.
     let logged = write_logs(&logs, &runs);
-    let shown = show(&session, &runs, plan.file.as_deref());
+    let shown = show(&session, &entries(&runs, &planned), plan.file.as_deref());
     let code = session.end(sheet(runs));
-    logged.and(shown).and(code)
-}
-
-/// Waits before a stage, until an interrupt at most.
-fn wait(session: &Session, time: Duration) {
-    let until = Instant::now() + time;
-    while Instant::now() < until && !session.stop.load(Ordering::Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(Duration::from_millis(20)));
-    }
+    let code = logged.and(shown).and(code)?;
+    missed.map_or(Ok(code), |sentence| Err(Failure::io(sentence)))
 }
 
 /// Prints the results, or writes them to a file. A file that cannot be written leaves the results

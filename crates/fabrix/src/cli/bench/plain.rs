@@ -97,7 +97,7 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
         verify: args.verify.then(|| Verify::fine(block_bytes)),
         steady: steady.transpose().map_err(Failure::usage)?,
         rate: args.rate_iops.map(|iops| Rate {
-            iops,
+            iops: iops.into(),
             pacing: match args.rate_process {
                 RateProcess::Poisson => Pacing::Poisson,
                 RateProcess::Linear => Pacing::Fixed,
@@ -107,10 +107,15 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
             .percentile_list
             .clone()
             .map_or(usual.percentiles, |list| list.0),
+        side_rates: usual.side_rates,
         bursts: usual.bursts,
         offset_increment: usual.offset_increment,
+        run_ios: usual.run_ios,
+        run_is_identical: usual.run_is_identical,
+        skip_bytes: usual.skip_bytes,
         random_map: !args.norandommap,
         durable: usual.durable,
+        flushes: usual.flushes,
         seed: args.randseed.unwrap_or_else(other_seed),
         continue_on_error: usual.continue_on_error,
         contents: args.contents.contents(),

@@ -236,6 +236,7 @@ impl Session {
                 devices,
                 job: step.job,
                 copy_to: step.destination(),
+                start: step.start,
             })
             .collect();
         let config = Config {
@@ -363,7 +364,7 @@ fn open(opener: &Opener, uri: &str) -> Result<Disk, Failure> {
     Ok(Disk {
         label: shown.clone(),
         uri: shown,
-        device: opener.open(uri, false)?,
+        device: opener.open_for_load(uri, false)?,
         via: None,
     })
 }

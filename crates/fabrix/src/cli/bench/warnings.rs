@@ -64,10 +64,10 @@ impl Warnings {
     /// Checks whether the offered load was reached.
     fn load(&mut self, run: &Run) {
         let (job, total) = (&run.results.job, &run.results.aggregate.total);
-        let Some(rate) = job.rate else {
+        let Some(iops) = job.offered_iops() else {
             return;
         };
-        let offered = f64::from(rate.iops) * f64::from(job.numjobs);
+        let offered = iops * f64::from(job.numjobs);
         let planned = offered * total.runtime_ns as f64 / 1e9;
         // Poisson arrivals deviate by the square root of their number.
         let fewest = planned * LOAD_LEAST - 3.0 * planned.sqrt();
@@ -255,7 +255,7 @@ mod tests {
         let reached = one.results.aggregate.total.iops;
         assert!(ios > 0 && reached > 1.0, "the sample has requests");
         for (offered, doubts) in [(reached * 0.99, 0), (reached * 1.5, 1)] {
-            one.results.job.rate = rate(format!("{offered:.0}").parse().expect("a rate"));
+            one.results.job.rate = rate(offered);
             let found = doubted(SpinPolicy::default(), std::slice::from_ref(&one), 1e9);
             assert_eq!(found.len(), doubts, "{offered}: {found:?}");
         }

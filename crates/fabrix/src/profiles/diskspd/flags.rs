@@ -139,7 +139,12 @@ impl Flags {
             job.rate = Some(fixed(u32::try_from(iops.max(1)).unwrap_or(u32::MAX)));
         }
         job.bursts = match (self.burst_ios, self.burst_pause) {
-            (Some(ios), Some(pause)) => Some(Bursts { ios, pause }),
+            (Some(ios), Some(pause)) => Some(Bursts {
+                ios,
+                time: None,
+                pause,
+                quiet: false,
+            }),
             (None, None) => None,
             _ => {
                 return Err(
@@ -290,6 +295,7 @@ impl Flags {
 
 fn fixed(iops: u32) -> Rate {
     let pacing = Pacing::Fixed;
+    let iops = iops.into();
     Rate { iops, pacing }
 }
 
@@ -415,16 +421,15 @@ mod tests {
             (job.rw, job.rwmixread, job.numjobs, job.seed),
             (Rw::RandMixed, 70, 2, 7)
         );
-        assert_eq!(job.rate.map(|rate| rate.iops), Some(100));
+        assert_eq!(job.rate, Some(fixed(100)));
         assert!(flags.xml && flags.latency && flags.interval == Some(Duration::from_millis(500)));
         assert_eq!(flags.targets, ["ram:64M", "ram:32M"]);
         assert_eq!(
             parse("-b4K -g40960 null:1G")
                 .expect("bytes per ms")
                 .job
-                .rate
-                .map(|rate| rate.iops),
-            Some(10_000)
+                .rate,
+            Some(fixed(10_000))
         );
     }
 
@@ -464,7 +469,13 @@ mod tests {
         let flags = parse("-r1b -s64K -i10 -j5 -B1M -f4M -P -v -x ram:8M").expect("all of it");
         let job = &flags.job;
         let pause = Duration::from_millis(5);
-        assert_eq!(job.bursts, Some(Bursts { ios: 10, pause }));
+        let bursts = Bursts {
+            ios: 10,
+            time: None,
+            pause,
+            quiet: false,
+        };
+        assert_eq!(job.bursts, Some(bursts));
         assert_eq!((job.offset, job.size), (1 << 20, Some(3 << 20)));
         assert_eq!(job.rw, Rw::RandRead, "-r prevails");
         assert_eq!(flags.without_effect, ["-P", "-v", "-x"]);

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fabrix_bench::arrivals::{Pacing, RATE_IOPS_MAX, Rate};
+use fabrix_bench::arrivals::{Bursts, Pacing, Rate};
 use fabrix_bench::job::{Share, parse_split};
 use fabrix_bench::steady::Steady;
 use fabrix_bench::verify::{Checksum, Method, Verify};
-use fabrix_bench::{Job, RUNTIME_MAX, Rw};
+use fabrix_bench::{Flushes, Job, RUNTIME_MAX, Rw};
 
-use super::numbers::{percent, size};
+use super::numbers::{percent, size, whole};
 use super::sections::Setting;
 use super::table::{Effect, find, unknown};
-use super::{Listed, Logs, Place, random_seed, usual};
+use super::{Least, Listed, Logs, Place, random_seed, usual};
 
 /// Sentences for the user about a command's jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +67,8 @@ pub(super) struct Builder {
     /// `kb_base`: the meaning of `k`.
     pub(super) kilo: u64,
     pub(super) waits: bool,
+    pub(super) group_reporting: bool,
+    pub(super) begins_group: bool,
     pub(super) wait_for: Option<String>,
     pub(super) exit_all: bool,
     pub(super) start_delay: Duration,
@@ -90,6 +92,19 @@ pub(super) struct Builder {
     /// `bs`: size of trims in bytes, if it is given apart.
     trim_bytes: Option<u32>,
     pub(super) verify_only: bool,
+    /// `thinktime` and its companions.
+    pub(super) thinktime: Duration,
+    pub(super) thinktime_blocks: Option<u32>,
+    pub(super) thinktime_iotime: Option<Duration>,
+    /// `thinktime_blocks_type=issue`.
+    pub(super) thinktime_by_issue: bool,
+    pub(super) least: Least,
+    /// `fsync` and `fdatasync`: writes from one flush to the next. 0: no flushes.
+    pub(super) fsync: u32,
+    pub(super) fdatasync: u32,
+    /// `end_fsync` and `fsync_on_close`.
+    pub(super) end_fsync: bool,
+    pub(super) fsync_on_close: bool,
     pub(super) steady: Option<String>,
     pub(super) steady_window: Duration,
     pub(super) steady_ramp: Duration,
@@ -111,6 +126,8 @@ impl Builder {
             logs: Logs::default(),
             kilo: 1024,
             waits: false,
+            group_reporting: false,
+            begins_group: false,
             wait_for: None,
             exit_all: false,
             start_delay: Duration::ZERO,
@@ -129,6 +146,15 @@ impl Builder {
             verifies: None,
             trim_bytes: None,
             verify_only: false,
+            thinktime: Duration::ZERO,
+            thinktime_blocks: None,
+            thinktime_iotime: None,
+            thinktime_by_issue: false,
+            least: Least::default(),
+            fsync: 0,
+            fdatasync: 0,
+            end_fsync: false,
+            fsync_on_close: false,
             steady: None,
             steady_window: Duration::from_secs(1),
             steady_ramp: Duration::ZERO,
@@ -156,6 +182,24 @@ impl Builder {
             Effect::Refused(neutral) if neutral.contains(&value) => Ok(()),
             Effect::Refused(_) => Err(format!("`{key}` is not supported: {}", known.why)),
         }
+    }
+
+    /// Applies the number behind `rw`: bytes to leave out, or requests at one random address.
+    pub(super) fn set_follows(&mut self, number: Option<&str>) -> Result<(), String> {
+        (self.job.run_ios, self.job.skip_bytes) = (1, 0);
+        match (number, self.job.rw) {
+            (None, _) => {}
+            (Some(number), rw) if rw.is_random() => {
+                self.job.run_ios = whole(number, 1, self.kilo)?;
+            }
+            (Some(_), rw) if rw.reads() && rw.writes() => {
+                return Err(format!(
+                    "{rw} takes no number behind it; write two sections"
+                ));
+            }
+            (Some(number), _) => self.job.skip_bytes = size(number, self.kilo)?,
+        }
+        Ok(())
     }
 
     /// Applies `bs`: sizes of reads, writes and trims. An empty part is fio's default.
@@ -280,7 +324,10 @@ impl Builder {
     /// Errors: a sentence when the keys contradict each other.
     pub(super) fn build(mut self, section: &str) -> Result<(Listed, Notes), String> {
         let name = self.name.take().unwrap_or_else(|| section.to_owned());
-        let built = self.limit().and_then(|()| self.resolve_rate());
+        let built = self
+            .limit()
+            .and_then(|()| self.resolve_rate())
+            .and_then(|()| self.resolve_flushes());
         built.map_err(|sentence| format!("job `{name}`: {sentence}"))?;
         if self.job.rw.trims_only()
             && let Some(bytes) = self.trim_bytes
@@ -289,6 +336,7 @@ impl Builder {
         }
         self.resolve_verify();
         self.resolve_depth();
+        self.resolve_pauses();
         self.resolve_sizes();
         if self.logs.prefixes().next().is_some() && self.logs.every.is_none() {
             let sentence = "logs have a reading for every 500 ms; log_avg_msec= says how often";
@@ -315,9 +363,14 @@ impl Builder {
             io_size: self.io_size,
             logs: self.logs.named(&name),
             start_delay: self.start_delay,
+            least: self.least,
             cpus: self.cpus,
+            group: 0,
+            group_reporting: self.group_reporting,
+            begins_group: self.begins_group,
             waits: self.waits,
             wait_for: self.wait_for,
+            waits_in_stage: None,
             exit_all: self.exit_all,
         };
         Ok((listed, self.notes))
@@ -334,6 +387,21 @@ impl Builder {
         if self.io_size.is_some() && self.job.is_split() {
             return Err("io_size needs requests of one size".into());
         }
+        Ok(())
+    }
+
+    /// Resolves the flushes. One kind is enough: a file is flushed with its metadata in both.
+    fn resolve_flushes(&mut self) -> Result<(), String> {
+        let (fsync, fdatasync) = (self.fsync, self.fdatasync);
+        if fsync > 0 && fdatasync > 0 && fsync != fdatasync {
+            return Err(format!(
+                "fsync={fsync} and fdatasync={fdatasync} are both flushes here; write one of them"
+            ));
+        }
+        self.job.flushes = Flushes {
+            every: fsync.max(fdatasync),
+            at_end: self.end_fsync || self.fsync_on_close,
+        };
         Ok(())
     }
 
@@ -370,60 +438,60 @@ impl Builder {
         self.place.bytes = self.file_bytes.max(end);
     }
 
-    /// Resolves the offered load from `rate` and `rate_iops`.
+    /// Resolves the offered load from `rate` and `rate_iops`. As in fio, each direction of a mix
+    /// has a rate of its own, or none.
     fn resolve_rate(&mut self) -> Result<(), String> {
         let read = self.job.percent_read();
-        let used = [read > 0, read < 100];
-        let mut rates = [None; 2];
-        for side in [0, 1].into_iter().filter(|side| used[*side]) {
-            rates[side] = self.rate_of(side)?;
+        let mut rates = [self.rate_of(0)?, self.rate_of(1)?];
+        match read {
+            100 => self.job.rate = rates[0].take(),
+            0 => self.job.rate = rates[1].take(),
+            _ => self.job.side_rates = rates,
         }
-        let iops = match rates {
-            [None, None] => return Ok(()),
-            [Some(reads), Some(writes)] => {
-                let percent = (reads * 100).checked_div(reads + writes).unwrap_or(0);
-                if percent * (reads + writes) != reads * 100 {
-                    return Err(format!(
-                        "{reads} reads and {writes} writes a second are no whole percentage; write two sections"
-                    ));
-                }
-                self.job.rwmixread = u32::try_from(percent).expect("at most 100");
-                reads + writes
-            }
-            [one, other] if used != [true, true] => one.or(other).expect("one is there"),
-            _ => {
-                return Err(
-                    "a mix with a rate for one direction only is not supported; write two sections"
-                        .into(),
-                );
-            }
+        Ok(())
+    }
+
+    /// Rate of reads (0) or writes (1).
+    fn rate_of(&self, side: usize) -> Result<Option<Rate>, String> {
+        let iops = match (self.rate_bytes[side], self.rate_iops[side]) {
+            (None, None) => return Ok(None),
+            (None, Some(iops)) => iops as f64,
+            (Some(_), Some(_)) => return Err("write rate= or rate_iops=, and not both".into()),
+            (Some(bytes), None) => bytes as f64 / self.mean_bytes(side == 1),
         };
         let pacing = match self.poisson {
             true => Pacing::Poisson,
             false => Pacing::Fixed,
         };
-        let iops =
-            u32::try_from(iops).map_err(|_| format!("{iops} requests a second are too many"))?;
-        self.job.rate = Some(Rate { iops, pacing });
-        Ok(())
+        Ok(Some(Rate { iops, pacing }))
     }
 
-    /// Requests per second of reads (0) or writes (1).
-    fn rate_of(&self, side: usize) -> Result<Option<u64>, String> {
-        let Some(bytes) = self.rate_bytes[side] else {
-            return Ok(self.rate_iops[side].map(|iops| iops.min(u64::from(RATE_IOPS_MAX) + 1)));
+    /// Mean length of a request in bytes.
+    fn mean_bytes(&self, write: bool) -> f64 {
+        let shares = self.job.sizes(write);
+        let bytes = |share: Share| f64::from(share.bytes) * f64::from(share.percent) / 100.0;
+        shares.iter().map(bytes).sum()
+    }
+
+    /// Resolves `thinktime`. fio looks at the completed requests after each start, so that all
+    /// requests in flight belong to the burst.
+    fn resolve_pauses(&mut self) {
+        if self.thinktime.is_zero() {
+            return;
+        }
+        let blocks = match (self.thinktime_blocks, self.thinktime_iotime) {
+            (None, Some(_)) => u32::MAX,
+            (blocks, _) => blocks.unwrap_or(1),
         };
-        if self.rate_iops[side].is_some() {
-            return Err("write rate= or rate_iops=, and not both".into());
-        }
-        let sizes = self.job.sizes(side == 1);
-        let mut sizes = sizes.iter();
-        let size = sizes.next().map_or(0, |share| u64::from(share.bytes));
-        if sizes.next().is_some() || size == 0 || bytes % size != 0 {
-            return Err(format!(
-                "rate={bytes} is no whole number of requests a second; write a multiple of bs, or rate_iops="
-            ));
-        }
-        Ok(Some((bytes / size).min(u64::from(RATE_IOPS_MAX) + 1)))
+        let more = match self.thinktime_by_issue {
+            true => 0,
+            false => self.job.iodepth - 1,
+        };
+        self.job.bursts = Some(Bursts {
+            ios: blocks.saturating_add(more),
+            time: self.thinktime_iotime,
+            pause: self.thinktime,
+            quiet: true,
+        });
     }
 }

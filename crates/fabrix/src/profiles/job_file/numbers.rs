@@ -126,6 +126,16 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
 }
 
+/// Parses a time. A number without a unit counts microseconds.
+///
+/// Errors: a sentence about the text.
+pub(super) fn micros(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(number) => Ok(Duration::from_micros(number)),
+        Err(_) => time(text),
+    }
+}
+
 /// Parses a count of at least `least` that fits the type. fio's units for sizes apply to counts
 /// too: `1k` is 1024.
 pub(super) fn whole<T: TryFrom<u64>>(text: &str, least: u64, kilo: u64) -> Result<T, String> {

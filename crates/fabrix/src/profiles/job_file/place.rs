@@ -14,6 +14,9 @@ pub(crate) struct Place {
     pub(super) format: Option<String>,
     /// Whether files are opened without the page cache.
     pub(super) direct: bool,
+    /// Whether files in the page cache have blocks of 1 byte, for requests that are no multiples of
+    /// a sector.
+    pub(super) single_bytes: bool,
     /// Bytes of a file that is not there and has to be made.
     pub(super) bytes: Option<u64>,
     /// Name of the job.
@@ -96,6 +99,9 @@ impl Place {
             };
         };
         *direct &= self.direct;
+        if self.single_bytes && !*direct && spec.common.block_bytes.is_none() {
+            spec.common.block_bytes = Some(1);
+        }
         let is_gone = !Path::new(path).exists();
         let made = create_bytes.or(self.bytes).filter(|_| is_gone);
         let mut key = spec.clone();

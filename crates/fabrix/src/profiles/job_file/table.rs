@@ -1,11 +1,13 @@
 //! The table of fio's keys: what each one does here, and why.
 //!
-//! The parser, `bench fio --cmdhelp` and the table in `docs/BENCH.md` use the same rows. `honoured`
-//! and `generator` have the keys with an effect, and `others` the remaining ones.
+//! The parser, `bench fio --cmdhelp` and the table in `docs/BENCH.md` use the same rows.
+//! `honoured`, `generator` and `pace` have the keys with an effect, and `others` the remaining
+//! ones.
 
 mod generator;
 mod honoured;
 mod others;
+mod pace;
 
 use super::keys::Builder;
 
@@ -79,8 +81,8 @@ impl Key {
 
 /// All keys, in the order of the table.
 fn all() -> impl Iterator<Item = &'static Key> {
-    let effective = honoured::KEYS.iter().chain(generator::KEYS);
-    effective.chain(others::KEYS)
+    let effective = [honoured::KEYS, generator::KEYS, pace::KEYS];
+    effective.into_iter().flatten().chain(others::KEYS)
 }
 
 /// Finds a key by a name or alias. `-` and `_` are alike, and leading dashes are skipped.
@@ -119,11 +121,13 @@ pub(crate) fn text() -> String {
 }
 
 /// Keys without a value. fio takes a value only behind `=`.
-const FLAGS: [&str; 13] = [
+const FLAGS: [&str; 15] = [
+    "append_terse",
     "bs_unaligned",
     "exitall",
     "exitall_on_error",
     "group_reporting",
+    "minimal",
     "new_group",
     "norandommap",
     "refill_buffers",

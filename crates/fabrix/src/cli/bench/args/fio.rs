@@ -61,7 +61,7 @@ pub(crate) struct FioArgs {
     pub(crate) report: Option<PathBuf>,
     /// Write the results to this file; `text` and `json` choose the format instead
     #[arg(short, long, value_name = "FILE|text|json")]
-    pub(crate) output: Option<String>,
+    pub(crate) output: Vec<String>,
     /// How to print the results: normal, json or json+
     #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
     pub(crate) output_format: Option<Format>,
@@ -74,7 +74,7 @@ pub(crate) struct FioArgs {
 impl FioArgs {
     /// The arguments that all measurements have.
     pub(crate) fn common(&self) -> CommonArgs {
-        let asked = self.output.as_deref().and_then(format_of);
+        let asked = self.output.iter().rev().find_map(|name| format_of(name));
         CommonArgs {
             allow_write: self.allow_write,
             report: self.report.clone(),
@@ -86,10 +86,8 @@ impl FioArgs {
 
     /// The file for the results.
     pub(crate) fn output_file(&self) -> Option<&Path> {
-        let output = self.output.as_deref();
-        output
-            .filter(|name| format_of(name).is_none())
-            .map(Path::new)
+        let mut files = self.output.iter().rev();
+        files.find(|name| format_of(name).is_none()).map(Path::new)
     }
 }
 
@@ -146,7 +144,10 @@ pub(crate) fn as_fio(words: &Command, given: Vec<OsString>) -> Vec<OsString> {
             theirs.push(word);
             continue;
         };
-        let takes = option.get_action().takes_values() && !option.is_require_equals_set();
+        let is_optional = option
+            .get_num_args()
+            .is_some_and(|count| count.min_values() == 0);
+        let takes = option.get_action().takes_values() && !is_optional;
         let mut joined = OsString::from(format!("--{}", option.get_long().unwrap_or_default()));
         if let Some(value) = value {
             joined.push(format!("={value}"));
@@ -156,7 +157,9 @@ pub(crate) fn as_fio(words: &Command, given: Vec<OsString>) -> Vec<OsString> {
         }
         ours.push(joined);
     }
-    ours.extend(theirs);
+    if theirs.len() > 1 {
+        ours.extend(theirs);
+    }
     ours
 }
 
@@ -260,10 +263,7 @@ mod tests {
                 "fabrix bench fio --output_format=json --section a gone",
                 "fabrix bench fio --output-format=json --section=a -- gone",
             ),
-            (
-                "fabrix bench fio --cmdhelp",
-                "fabrix bench fio --cmdhelp --",
-            ),
+            ("fabrix bench fio --cmdhelp", "fabrix bench fio --cmdhelp"),
         ] {
             assert_eq!(rewritten(line), expected);
         }

@@ -68,13 +68,14 @@ pub(crate) fn ours_first(words: &Command, given: Vec<OsString>) -> Vec<OsString>
     ours
 }
 
-/// The profile of a command line, if it has another tool's syntax.
+/// The profile of a command line, if it has another tool's syntax. `as_fio` has already put the
+/// words of `fio` in order.
 fn foreign<'a>(words: &'a Command, given: &[OsString]) -> Option<&'a Command> {
     let bench = words.find_subcommand("bench")?;
     given.get(PROFILE_AT - 1).filter(|verb| *verb == "bench")?;
     let profile = bench.find_subcommand(given.get(PROFILE_AT)?)?;
     let speaks = profile.get_positionals().any(Arg::is_trailing_var_arg_set);
-    speaks.then_some(profile)
+    (speaks && profile.get_name() != "fio").then_some(profile)
 }
 
 /// Our option with the name of `word`.

@@ -30,11 +30,22 @@ impl Session {
                 Size(FILL_MOST)
             ));
         }
-        let mut job = fill(geometry);
-        job.size = Some(bytes);
-        job.number_ios = None;
-        job.loops = Some(1);
-        self.measure(disk, &job, 1)?;
+        let job = fill(geometry);
+        let rest = bytes % u64::from(job.block_bytes);
+        for (offset, length) in [(0, bytes - rest), (bytes - rest, rest)] {
+            let most = u32::try_from(length).unwrap_or(u32::MAX);
+            let part = Job {
+                offset,
+                size: Some(length),
+                block_bytes: job.block_bytes.min(most),
+                number_ios: None,
+                loops: Some(1),
+                ..job.clone()
+            };
+            if length > 0 {
+                self.measure(disk, &part, 1)?;
+            }
+        }
         Some(format!("{} was filled with random data before", disk.label))
     }
 
@@ -55,6 +66,7 @@ impl Session {
             number_ios: None,
             loops: None,
             rate: None,
+            side_rates: [None; 2],
             bursts: None,
             steady: None,
             verify: None,

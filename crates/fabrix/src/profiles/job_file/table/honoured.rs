@@ -78,11 +78,22 @@ pub(super) const KEYS: &[Key] = &[
     Key::honoured(
         &["rw", "readwrite"],
         |section, value| {
-            section.job.rw = Rw::parse(value).map_err(|error| error.to_string())?;
+            let (name, follows) = value.split_once(':').unzip();
+            let name = name.unwrap_or(value);
+            section.job.rw = Rw::parse(name).map_err(|error| error.to_string())?;
+            section.set_follows(follows)
+        },
+        "read, write, randread, randwrite, rw, randrw, trim, randtrim, trimwrite, randtrimwrite; `read:8k` leaves out \
+         8 KiB behind each request, and `randread:8` makes 8 requests one after the other at each random address",
+    ),
+    Key::honoured(
+        &["rw_sequencer"],
+        |section, value| {
+            let words = [("sequential", false), ("identical", true)];
+            section.job.run_is_identical = word(value, &words)?;
             Ok(())
         },
-        "read, write, randread, randwrite, rw, randrw, trim, randtrim, trimwrite, randtrimwrite; \
-         no `:` and number behind it",
+        "whether the requests of `randread:8` have one address",
     ),
     Key::honoured(
         &["bs", "blocksize"],
@@ -145,7 +156,24 @@ pub(super) const KEYS: &[Key] = &[
             section.job.numjobs = whole(value, 1, section.kilo)?;
             Ok(())
         },
-        "the jobs of a section are reported together; the JSON has each one too",
+        "each has an entry in the results, unless `group_reporting` joins them",
+    ),
+    Key::honoured(
+        &["group_reporting"],
+        |section, value| {
+            section.group_reporting = switch(value)?;
+            Ok(())
+        },
+        "all jobs up to the next `stonewall` or `new_group` are one entry with the name of the first; histograms are \
+         added; with `--count` each section stays an entry",
+    ),
+    Key::honoured(
+        &["new_group"],
+        |section, value| {
+            section.begins_group = switch(value)?;
+            Ok(())
+        },
+        "",
     ),
     Key::honoured(
         &["runtime", "timeout"],
@@ -178,7 +206,7 @@ pub(super) const KEYS: &[Key] = &[
             section.start_delay = time(value)?;
             Ok(())
         },
-        "all jobs that run at the same time need the same delay",
+        "no range of times",
     ),
     Key::honoured(
         &["loops"],
@@ -202,7 +230,7 @@ pub(super) const KEYS: &[Key] = &[
             section.wait_for = Some(value.to_owned());
             Ok(())
         },
-        "the named job has to be the only one of its stage",
+        "",
     ),
     Key::honoured(
         &["exitall"],
@@ -210,7 +238,7 @@ pub(super) const KEYS: &[Key] = &[
             section.exit_all = switch(value)?;
             Ok(())
         },
-        "only where no other job runs at the same time",
+        "the first job that ends also ends those beside it, but not later stages",
     ),
     Key::honoured(
         &["rwmixread"],
@@ -224,32 +252,6 @@ pub(super) const KEYS: &[Key] = &[
         &["rwmixwrite"],
         |section, value| {
             section.job.rwmixread = 100 - percent(value)?;
-            Ok(())
-        },
-        "",
-    ),
-    Key::honoured(
-        &["rate"],
-        |section, value| {
-            let kilo = section.kilo;
-            section.rate_bytes = section.rates(value, |text| size(text, kilo))?;
-            Ok(())
-        },
-        "bytes a second, for reads and, behind a comma, for writes; a whole number of requests of one size",
-    ),
-    Key::honoured(
-        &["rate_iops"],
-        |section, value| {
-            let kilo = section.kilo;
-            section.rate_iops = section.rates(value, |text| whole(text, 0, kilo))?;
-            Ok(())
-        },
-        "requests a second, for reads and, behind a comma, for writes; a mix needs both",
-    ),
-    Key::honoured(
-        &["rate_process"],
-        |section, value| {
-            section.poisson = word(value, &[("linear", false), ("poisson", true)])?;
             Ok(())
         },
         "",
@@ -323,22 +325,6 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
         "at most `verify_backlog`",
-    ),
-    Key::honoured(
-        &["sync"],
-        |section, value| {
-            let words = [
-                ("0", false),
-                ("none", false),
-                ("1", true),
-                ("sync", true),
-                ("2", true),
-                ("dsync", true),
-            ];
-            section.job.durable = word(value, &words)?;
-            Ok(())
-        },
-        "each write is on the medium before it is answered (FUA), with every value but 0 and none",
     ),
     Key::honoured(
         &["continue_on_error"],

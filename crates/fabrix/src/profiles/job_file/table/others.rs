@@ -6,11 +6,6 @@ pub(super) const KEYS: &[Key] = &[
     Key::ignored(&["description"], "text for people"),
     Key::ignored(&["thread"], "every job is a thread"),
     Key::ignored(
-        &["group_reporting"],
-        "the jobs of a section are reported together",
-    ),
-    Key::ignored(&["new_group"], "sections are never added up"),
-    Key::ignored(
         &["invalidate"],
         "a file is opened without the page cache, unless `direct=0`",
     ),
@@ -116,10 +111,7 @@ pub(super) const KEYS: &[Key] = &[
         ],
         "files are made and opened before the measurement",
     ),
-    Key::ignored(
-        &["unlink", "unlink_each_loop", "fsync_on_close"],
-        "files stay where they are",
-    ),
+    Key::ignored(&["unlink", "unlink_each_loop"], "files stay where they are"),
     Key::ignored(
         &["cpus_allowed_policy"],
         "jobs are always split over `cpus_allowed`",
@@ -192,39 +184,26 @@ pub(super) const KEYS: &[Key] = &[
         "a job is random or sequential; write two sections",
     ),
     Key::refused(
-        &["rw_sequencer"],
-        &["sequential"],
-        "requests follow each other",
+        &["write_barrier"],
+        &["0"],
+        "disks have no barriers; write fsync=",
     ),
     Key::refused(
-        &["fsync", "fdatasync", "write_barrier"],
-        &["0"],
-        "jobs do not flush",
+        &["sync_file_range"],
+        &[],
+        "it promises nothing about the medium; write fdatasync=",
     ),
-    Key::refused(&["end_fsync"], &["0"], "jobs do not flush"),
-    Key::refused(&["sync_file_range"], &[], "jobs do not flush"),
     Key::refused(&["atomic"], &["0"], "writes are not atomic"),
+    Key::ignored(
+        &["rate_cycle", "ratecycle"],
+        "`rate_min` and `rate_iops_min` are compared with the mean of the whole run",
+    ),
     Key::refused(
-        &["rate_min", "rate_iops_min", "ratemin"],
+        &["rate_ignore_thinktime"],
         &["0"],
-        "a job is not ended when it is slow; compare results",
+        "a job has a rate or pauses, and not both",
     ),
-    Key::refused(
-        &["rate_cycle", "ratecycle", "rate_ignore_thinktime"],
-        &["1000", "0"],
-        "rates have no cycle",
-    ),
-    Key::refused(
-        &[
-            "thinktime",
-            "thinktime_spin",
-            "thinktime_blocks",
-            "thinktime_blocks_type",
-            "thinktime_iotime",
-        ],
-        &["0", "complete"],
-        "write rate_iops= for an offered load",
-    ),
+    Key::ignored(&["thinktime_spin"], "a pause costs no processor time"),
     Key::refused(
         &[
             "max_latency",
@@ -265,7 +244,11 @@ pub(super) const KEYS: &[Key] = &[
         &["none", "0"],
         "reads and writes are reported apart",
     ),
-    Key::refused(&["exit_what"], &["group"], "a job does not end others"),
+    Key::refused(
+        &["exit_what"],
+        &["group"],
+        "exitall ends the jobs of its stage",
+    ),
     Key::refused(
         &["numa_mem_policy"],
         &["default", "local"],

@@ -1,0 +1,133 @@
+//! Keys for the pace of a job: rates, pauses, and what is on the medium before it goes on.
+
+use super::Key;
+use crate::profiles::job_file::numbers::{micros, size, switch, whole, word};
+
+pub(super) const KEYS: &[Key] = &[
+    Key::honoured(
+        &["rate"],
+        |section, value| {
+            let kilo = section.kilo;
+            section.rate_bytes = section.rates(value, |text| size(text, kilo))?;
+            Ok(())
+        },
+        "bytes a second, for reads and, behind a comma, for writes",
+    ),
+    Key::honoured(
+        &["rate_iops"],
+        |section, value| {
+            let kilo = section.kilo;
+            section.rate_iops = section.rates(value, |text| whole(text, 0, kilo))?;
+            Ok(())
+        },
+        "requests a second, for reads and, behind a comma, for writes; a direction without a rate runs freely",
+    ),
+    Key::honoured(
+        &["rate_process"],
+        |section, value| {
+            section.poisson = word(value, &[("linear", false), ("poisson", true)])?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["rate_min", "ratemin"],
+        |section, value| {
+            let kilo = section.kilo;
+            section.least.bytes = section.rates(value, |text| size(text, kilo))?;
+            Ok(())
+        },
+        "bytes a second for reads and writes; a mean below fails the command at its end, with exit code 1",
+    ),
+    Key::honoured(
+        &["rate_iops_min"],
+        |section, value| {
+            let kilo = section.kilo;
+            section.least.iops = section.rates(value, |text| whole(text, 0, kilo))?;
+            Ok(())
+        },
+        "as `rate_min`, in requests a second",
+    ),
+    Key::honoured(
+        &["thinktime"],
+        |section, value| {
+            section.thinktime = micros(value)?;
+            Ok(())
+        },
+        "a pause when `thinktime_blocks` requests have ended and none is in flight; not together with a rate",
+    ),
+    Key::honoured(
+        &["thinktime_blocks"],
+        |section, value| {
+            section.thinktime_blocks = Some(whole(value, 1, section.kilo)?);
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["thinktime_blocks_type"],
+        |section, value| {
+            section.thinktime_by_issue = word(value, &[("complete", false), ("issue", true)])?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["thinktime_iotime"],
+        |section, value| {
+            let time = micros(value)?;
+            section.thinktime_iotime = (!time.is_zero()).then_some(time);
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["sync"],
+        |section, value| {
+            let words = [
+                ("0", false),
+                ("none", false),
+                ("1", true),
+                ("sync", true),
+                ("2", true),
+                ("dsync", true),
+            ];
+            section.job.durable = word(value, &words)?;
+            Ok(())
+        },
+        "each write is on the medium before it is answered (FUA), with every value but 0 and none",
+    ),
+    Key::honoured(
+        &["fsync"],
+        |section, value| {
+            section.fsync = whole(value, 0, section.kilo)?;
+            Ok(())
+        },
+        "a flush of the disk after so many writes; no other request starts before its end, and the results have its \
+         latencies under `sync`",
+    ),
+    Key::honoured(
+        &["fdatasync"],
+        |section, value| {
+            section.fdatasync = whole(value, 0, section.kilo)?;
+            Ok(())
+        },
+        "the same flush as `fsync`",
+    ),
+    Key::honoured(
+        &["end_fsync"],
+        |section, value| {
+            section.end_fsync = switch(value)?;
+            Ok(())
+        },
+        "a flush at the end, within the measured time",
+    ),
+    Key::honoured(
+        &["fsync_on_close"],
+        |section, value| {
+            section.fsync_on_close = switch(value)?;
+            Ok(())
+        },
+        "as `end_fsync`",
+    ),
+];

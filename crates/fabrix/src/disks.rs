@@ -26,6 +26,7 @@ use fabrix_host::iscsi::{self, Initiator};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Weight};
 use fabrix_proto::portal::zone;
 
+pub(crate) use self::opened::kernel_folder;
 use self::opened::{Name, Opened};
 use crate::args::RemoteArgs;
 use crate::cli::terminal::say;

@@ -6,6 +6,7 @@
 pub(crate) mod args;
 mod compare;
 mod disk;
+mod disk_util;
 mod entries;
 mod fio;
 mod hold;

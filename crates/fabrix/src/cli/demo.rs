@@ -157,6 +157,7 @@ impl Stage {
             results,
             target_cores: cores,
             group: 0,
+            written: None,
         })
     }
 }

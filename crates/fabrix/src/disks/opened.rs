@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use fabrix_block::Identity;
@@ -99,9 +99,12 @@ pub(super) fn kernel_names(path: &Path) -> Vec<Name> {
     if !metadata.file_type().is_block_device() {
         return Vec::new();
     }
-    let number = metadata.rdev();
-    let (major, minor) = (major(number), minor(number));
-    names_in(Path::new(&format!("/sys/dev/block/{major}:{minor}")))
+    names_in(&kernel_folder(metadata.rdev()))
+}
+
+/// The kernel's folder of the block device with this number.
+pub(crate) fn kernel_folder(number: u64) -> PathBuf {
+    format!("/sys/dev/block/{}:{}", major(number), minor(number)).into()
 }
 
 fn names_in(folder: &Path) -> Vec<Name> {

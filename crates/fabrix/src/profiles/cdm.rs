@@ -372,6 +372,7 @@ mod test_names {
             repeats: Vec::new(),
             target_cores: None,
             group: 0,
+            written: None,
         };
         run.repeats = [(1.0, 9.0), (3.0, 7.0), (2.0, 8.0)]
             .map(|(times, mean_us)| crate::report::sheet::Repeat {

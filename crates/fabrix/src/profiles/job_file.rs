@@ -19,10 +19,13 @@ use std::time::Duration;
 
 use fabrix_bench::{Job, RUNTIME_MAX, Results};
 use fabrix_block::geometry::DEFAULT_BLOCK_BYTES;
+use fabrix_block::spec::without_secrets;
 
 use keys::{Amount, Builder, Notes};
 pub(crate) use place::{Place, Target};
 use sections::{Section, Setting};
+
+use crate::report::sheet::Written;
 
 /// A job of a file or of a command line. Its disk is not yet known.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +33,7 @@ pub(crate) struct Listed {
     /// Where the job's disk is.
     pub(crate) place: Place,
     pub(crate) job: Job,
+    pub(crate) written: Written,
     /// `size` and `offset` as percentages of the disk.
     size_percent: Option<u32>,
     offset_percent: Option<u32>,
@@ -247,6 +251,7 @@ impl Jobs {
         let mut errors: Vec<String> = Vec::new();
         let mut jobs = Self::default();
         let mut global = Builder::new();
+        let mut of_global: Vec<&Setting> = Vec::new();
         for section in sections {
             let mut builder = global.clone();
             let over: &[Setting] = if section.is_global() { &[] } else { over };
@@ -259,9 +264,16 @@ impl Jobs {
                 // As in fio, sections do not inherit a name.
                 builder.name = None;
                 global = builder;
+                of_global.extend(&section.settings);
             } else if wanted.is_empty() || wanted.contains(&section.name) {
                 let built = builder.build(&section.name);
-                let added = built.and_then(|(listed, notes)| jobs.add(listed, notes));
+                let added = built.and_then(|(mut listed, notes)| {
+                    listed.written = Written {
+                        global: written(of_global.iter().copied()),
+                        own: written(section.settings.iter().chain(over)),
+                    };
+                    jobs.add(listed, notes)
+                });
                 errors.extend(added.err());
             }
         }
@@ -347,6 +359,14 @@ impl Jobs {
         }
         notes
     }
+}
+
+/// Settings with the first one of a key's names, and without secrets.
+fn written<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<(String, String)> {
+    let known = settings.filter_map(|setting| Some((table::find(&setting.key)?, &setting.value)));
+    known
+        .map(|(key, value)| (key.name().to_owned(), without_secrets(value)))
+        .collect()
 }
 
 /// A seed that differs in each call.

@@ -26,13 +26,15 @@ const SCHEMA: u32 = 1;
 const FIO: &str = "fio-3.33";
 
 /// The document of runs that were executed together, each as a fio job.
-pub(crate) fn runs(runs: &[Run], context: &Context) -> Value {
+/// `disk_util` is fio's list of block devices.
+pub(crate) fn runs(runs: &[Run], disk_util: Value, context: &Context) -> Value {
     let each = runs
         .iter()
         .flat_map(|run| run.results.jobs.iter().map(|one| job(run, one)));
     let mut document = document(context);
-    document["global options"] = json!({});
-    document["disk_util"] = json!([]);
+    let global = runs.iter().filter_map(|run| run.written.as_ref());
+    document["global options"] = strings(global.flat_map(|written| &written.global));
+    document["disk_util"] = disk_util;
     document["jobs"] = runs.iter().map(whole_run).collect();
     document["per_job"] = each.collect();
     document["cpu"] = runs.first().map_or(Value::Null, |run| cpu(&run.results));
@@ -189,9 +191,22 @@ fn ranges(latency: &Latency) -> [Value; 3] {
     [unit(0, &steps), unit(10, &steps), unit(20, &longest)]
 }
 
-/// The options with fio's names and in fio's string form.
+/// Options as an object. The last value of a key counts.
+fn strings<'a>(options: impl Iterator<Item = &'a (String, String)>) -> Value {
+    let pairs = options.map(|(key, value)| (key.clone(), json!(value)));
+    Value::Object(pairs.collect())
+}
+
+/// The options as written, with the job's name and seed. Without a text they are those of the job,
+/// with fio's names and in fio's string form.
 fn options(run: &Run) -> Value {
     let job: &Job = &run.results.job;
+    if let Some(written) = &run.written {
+        let mut options = strings(written.own.iter());
+        options["name"] = json!(job.name);
+        options["randseed"] = json!(job.seed.to_string());
+        return options;
+    }
     let mut options = Map::new();
     let mut set = |name: &str, value: String| {
         options.insert(name.into(), Value::String(value));
@@ -451,17 +466,26 @@ fn whole(rate: f64) -> u64 {
 mod tests {
     use super::*;
     use crate::report::sample;
+    use crate::report::sheet::Written;
 
     #[test]
     fn a_run_reads_as_it_did() {
-        let value = runs(&[sample::run(sample::results())], &sample::context());
+        let value = runs(
+            &[sample::run(sample::results())],
+            json!([]),
+            &sample::context(),
+        );
         let text = serde_json::to_string_pretty(&value).expect("keys are strings") + "\n";
         sample::golden("run.json", &text);
     }
 
     #[test]
     fn what_reads_fio_finds_its_keys() {
-        let value = runs(&[sample::run(sample::results())], &sample::context());
+        let value = runs(
+            &[sample::run(sample::results())],
+            json!([]),
+            &sample::context(),
+        );
         assert_eq!(value["schema"], 1);
         let read = &value["jobs"][0]["read"];
         assert_eq!(read["total_ios"], 1_000_000);
@@ -481,8 +505,27 @@ mod tests {
     }
 
     #[test]
+    fn options_are_those_that_were_written() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let mut run = sample::run(sample::results());
+        run.written = Some(Written {
+            global: vec![pair("bs", "8k"), pair("bs", "4k")],
+            own: vec![pair("rw", "randread")],
+        });
+        let value = runs(&[run], json!([]), &sample::context());
+        assert_eq!(value["global options"], json!({ "bs": "4k" }));
+        let options = &value["jobs"][0]["job options"];
+        assert_eq!(options["rw"], "randread");
+        assert!(options["randseed"].is_string() && options.get("iodepth").is_none());
+    }
+
+    #[test]
     fn trouble_stands_in_the_document() {
-        let value = runs(&[sample::run(sample::trouble())], &sample::context());
+        let value = runs(
+            &[sample::run(sample::trouble())],
+            json!([]),
+            &sample::context(),
+        );
         let job = &value["jobs"][0];
         assert_eq!(job["error"], 1);
         assert_eq!(job["errors"]["by_status"]["MediaRead"], 3);

@@ -2,7 +2,7 @@
 //! share these functions, so that their numbers agree.
 
 /// A rounded count with grouped thousands: `451,234`. A dash for infinities and NaN.
-pub(super) fn grouped(value: f64) -> String {
+pub(crate) fn grouped(value: f64) -> String {
     if !value.is_finite() {
         return DASH.into();
     }

@@ -146,6 +146,7 @@ pub(super) fn run(results: Results) -> Run {
         results,
         target_cores: None,
         group: 0,
+        written: None,
     }
 }
 

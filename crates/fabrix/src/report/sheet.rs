@@ -39,6 +39,17 @@ pub(crate) struct Run {
     pub(crate) target_cores: Option<f64>,
     /// Number of the stage, from 0: fio's `groupid`.
     pub(crate) group: u32,
+    /// The job as written. None: it was not written in fio's words.
+    pub(crate) written: Option<Written>,
+}
+
+/// Options of a job as its user wrote them: fio's names and values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Written {
+    /// Options of the `[global]` sections before the job.
+    pub(crate) global: Vec<(String, String)>,
+    /// Options of the job's own section.
+    pub(crate) own: Vec<(String, String)>,
 }
 
 /// Figures of one repeat.

@@ -4,6 +4,7 @@ use fabrix_bench::Job;
 use fabrix_bench::job::Distribution;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
+use fabrix_block::spec::Size;
 
 use super::number::{bytes, cores, grouped, mb_per_s, short, time};
 use super::sheet::Run;
@@ -24,6 +25,10 @@ pub(crate) fn asked(job: &Job) -> String {
         true => format!(", randseed={}", job.seed),
         false => String::new(),
     };
+    let size = match job.is_split() {
+        true => job.size_text(),
+        false => Size(job.block_bytes.into()).to_string(),
+    };
     let sync = if job.durable { ", sync=dsync" } else { "" };
     let flushes = match job.flushes.every {
         0 => String::new(),
@@ -31,11 +36,7 @@ pub(crate) fn asked(job: &Job) -> String {
     };
     format!(
         "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}{sync}{flushes}{seed}",
-        job.name,
-        job.rw,
-        job.size_text(),
-        job.iodepth,
-        job.numjobs
+        job.name, job.rw, size, job.iodepth, job.numjobs
     )
 }
 

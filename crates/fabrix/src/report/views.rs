@@ -158,6 +158,7 @@ mod tests {
             results,
             target_cores: None,
             group: 0,
+            written: None,
         };
         let Drawing::Lines { lines, .. } = tails([&run]).drawing else {
             panic!("tails are lines");

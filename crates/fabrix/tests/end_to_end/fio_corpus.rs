@@ -117,6 +117,107 @@ fn every_job_file_counts_as_in_fio() {
     assert!(files.len() > 25, "{files:?}");
 }
 
+/// Adds the differences between two values to `found`: keys of fio that ours lacks, and other
+/// types. Objects are compared by their keys, and lists by their first element.
+fn compare(theirs: &Value, ours: &Value, path: &str, found: &mut Vec<String>) {
+    let kind = |value: &Value| match value {
+        Value::Number(number) if number.is_f64() => "fraction",
+        Value::Number(_) => "whole number",
+        Value::String(_) => "text",
+        Value::Object(_) => "object",
+        Value::Array(_) => "list",
+        Value::Null | Value::Bool(_) => "another type",
+    };
+    if kind(theirs) != kind(ours) {
+        found.push(format!("{path}: {} and {}", kind(theirs), kind(ours)));
+    }
+    if let (Value::Object(theirs), Value::Object(ours)) = (theirs, ours) {
+        for (key, value) in theirs {
+            match ours.get(key) {
+                Some(other) => compare(value, other, &format!("{path}/{key}"), found),
+                None => found.push(format!("{path}/{key}")),
+            }
+        }
+    }
+    if let (Some(theirs), Some(ours)) = (theirs.get(0), ours.get(0)) {
+        compare(theirs, ours, &format!("{path}[]"), found);
+    }
+}
+
+/// Names of the files in a folder, in order.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.expect("an entry").file_name();
+        name.into_string().expect("plain names")
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+const MIX: &str = "[global]\nblocksize=8k\nbs=4k\nsize=4m\nioengine=libaio\niodepth=4\nfilename=disk\n\
+    [mix]\nrw=randrw\nrwmixread=70\nruntime=500ms\ntime_based\nlog_avg_msec=100\n\
+    write_bw_log=x\nwrite_iops_log=x\nwrite_lat_log=x\n\
+    [reads]\nstonewall\nreadwrite=read\n";
+
+#[test]
+fn results_and_logs_have_what_fios_have() {
+    if !has_fio() {
+        return skipped(
+            "results_and_logs_have_what_fios_have",
+            "fio is not installed",
+        );
+    }
+    let fabrix = env!("CARGO_BIN_EXE_fabrix");
+    let [theirs, ours] = [
+        ("fio", &["--output-format=json"][..]),
+        (fabrix, &["bench", "-o", "json"]),
+    ]
+    .map(|(program, words)| {
+        let folder = scratch();
+        make_file(&path_in(&folder, "disk"), 4 << 20, 0, b"");
+        std::fs::write(folder.path().join("mix.fio"), MIX).expect("a job file");
+        let mut command = Command::new(program);
+        command.args(words).arg("mix.fio");
+        let ended = Running::spawn(command.current_dir(folder.path()));
+        let ended = ended.expect("the program can be started").ended();
+        assert_eq!(ended.code, 0, "{ended}");
+        let json = &ended.stdout[ended.stdout.find('{').expect("an object")..];
+        let result: Value = serde_json::from_str(json).expect("JSON");
+        let logs = names_in(folder.path()).into_iter();
+        let logs = logs.filter(|name| name.ends_with(".log"));
+        let line = |name: String| {
+            let text = std::fs::read_to_string(folder.path().join(&name)).expect("a log");
+            let columns = text.lines().map(|line| line.split(", ").count()).min();
+            format!("{name}: {columns:?} columns")
+        };
+        (result, logs.map(line).collect::<Vec<String>>())
+    });
+    let mut missing = Vec::new();
+    compare(&theirs.0, &ours.0, "", &mut missing);
+    let jobs = ours.0["jobs"].as_array().expect("jobs");
+    for (theirs, ours) in theirs.0["jobs"].as_array().expect("jobs").iter().zip(jobs) {
+        compare(theirs, ours, &theirs["jobname"].to_string(), &mut missing);
+        for (key, value) in theirs["job options"].as_object().expect("options") {
+            assert_eq!(ours["job options"][key], *value, "{key}");
+        }
+    }
+    for (key, value) in theirs.0["global options"].as_object().expect("options") {
+        assert_eq!(ours.0["global options"][key], *value, "{key}");
+    }
+    // docs/BENCH.md says why these are absent.
+    let absent = ["iodepth_level", "iodepth_submit", "iodepth_complete"];
+    missing.retain(|path| !absent.iter().any(|key| path.ends_with(key)));
+    assert!(missing.is_empty(), "{missing:#?}");
+    let logs: Vec<&String> = theirs
+        .1
+        .iter()
+        .filter(|name| !name.contains("slat"))
+        .collect();
+    assert_eq!(ours.1.iter().collect::<Vec<_>>(), logs);
+}
+
 #[test]
 fn lines_of_fio_run_as_they_are() {
     let folder = scratch();

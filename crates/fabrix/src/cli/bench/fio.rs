@@ -236,6 +236,13 @@ impl Opened {
                 Some(prefix) => Logs::all(&prefix.to_string_lossy()),
                 None => listed.logs.clone(),
             };
+            let mut written = listed.written.clone();
+            if let Some(uri) = named {
+                let keys = ["filename", "directory"];
+                written.own.retain(|(key, _)| !keys.contains(&key.as_str()));
+                let uri = without_secrets(uri);
+                written.own.push(("filename".to_owned(), uri));
+            }
             planned.push(Planned {
                 start: Start {
                     after: None,
@@ -245,6 +252,7 @@ impl Opened {
                 least: listed.least,
                 group: listed.group,
                 group_reporting: listed.group_reporting,
+                written: Some(written),
                 ..Planned::new(disk, job, logs)
             });
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fabrix_bench::{Job, Start};
 
+use super::disk_util::DiskUtil;
 use super::entries::entries;
 use super::publish::check_place;
 use super::session::{Disk, Session, Step};
@@ -15,7 +16,7 @@ use crate::cli::terminal::{print, say};
 use crate::failure::Failure;
 use crate::profiles::job_file::{Least, Logs};
 use crate::report;
-use crate::report::sheet::{Report, Run};
+use crate::report::sheet::{Report, Run, Written};
 
 /// The jobs of a command.
 pub(super) struct Plan {
@@ -42,6 +43,8 @@ pub(super) struct Planned {
     pub(super) group: u32,
     /// Whether the job is reported together with its group (`group_reporting`).
     pub(super) group_reporting: bool,
+    /// The job as written in fio's words.
+    pub(super) written: Option<Written>,
 }
 
 impl Planned {
@@ -55,6 +58,7 @@ impl Planned {
             least: Least::default(),
             group: 0,
             group_reporting: true,
+            written: None,
         }
     }
 }
@@ -76,16 +80,22 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
         .clamp(Duration::from_millis(10), Duration::from_secs(3600));
     session.show_each();
     let mut runs: Vec<Run> = Vec::new();
+    let disk_util = DiskUtil::begin(all().map(|one| one.disk.uri.as_str()));
     for stage in &plan.stages {
         let parts: Vec<Step<'_>> = stage
             .iter()
             .map(|one| Step::new(&one.disk, &one.job).at(one.start))
             .collect();
-        runs.extend(session.together(&parts, plan.count).unwrap_or_default());
+        let mut found = session.together(&parts, plan.count).unwrap_or_default();
+        for (run, one) in found.iter_mut().zip(stage) {
+            run.written.clone_from(&one.written);
+        }
+        runs.extend(found);
         if session.is_over() {
             break;
         }
     }
+    let disk_util = disk_util.end();
     if runs.is_empty() {
         return session.nothing();
     }
@@ -98,7 +108,8 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
     let logs: Vec<&Logs> = all().map(|one| &one.logs).collect();
     // A file that cannot be written is reported at the end, so that no result is lost.
     let logged = write_logs(&logs, &runs);
-    let shown = show(&session, &entries(&runs, &planned), plan.file.as_deref());
+    let entries = entries(&runs, &planned);
+    let shown = show(&session, &entries, &disk_util, plan.file.as_deref());
     let code = session.end(sheet(runs));
     let code = logged.and(shown).and(code)?;
     missed.map_or(Ok(code), |sentence| Err(Failure::io(sentence)))
@@ -106,10 +117,18 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
 
 /// Prints the results, or writes them to a file. A file that cannot be written leaves the results
 /// on stdout.
-fn show(session: &Session, runs: &[Run], file: Option<&Path>) -> Result<(), Failure> {
+fn show(
+    session: &Session,
+    runs: &[Run],
+    disk_util: &DiskUtil,
+    file: Option<&Path>,
+) -> Result<(), Failure> {
     let text = match session.args.output {
-        Format::Text => runs.iter().map(report::text::run).collect(),
-        Format::Json => format!("{:#}\n", report::json::runs(runs, &report::context())),
+        Format::Text => runs.iter().map(report::text::run).collect::<String>() + &disk_util.text(),
+        Format::Json => {
+            let document = report::json::runs(runs, disk_util.json(), &report::context());
+            format!("{document:#}\n")
+        }
     };
     let Some(path) = file else {
         return print(&text);

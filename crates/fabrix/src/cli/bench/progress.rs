@@ -5,6 +5,8 @@ use std::time::Duration;
 use fabrix_bench::{Job, Phase, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::report::number::grouped;
+
 /// The progress display of a command.
 pub(super) enum Bar {
     /// One bar for all measurements.
@@ -76,8 +78,8 @@ impl Shown<'_> {
             Phase::Finishing => "finishing",
         };
         bar.set_message(format!(
-            "{:.0} IOPS, {:.1} MB/s {phase}",
-            progress.iops,
+            "{} IOPS, {:.1} MB/s {phase}",
+            grouped(progress.iops),
             progress.bw_bytes / 1e6
         ));
     }

@@ -273,6 +273,7 @@ impl Session {
                 results,
                 target_cores: cores,
                 group: self.stages,
+                written: None,
             });
         }
         if self.trouble.is_none() {

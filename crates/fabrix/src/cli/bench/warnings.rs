@@ -10,10 +10,11 @@ use fabrix_rt::SpinPolicy;
 use super::disk::Disk;
 use crate::report;
 use crate::report::host::Reading;
-use crate::report::number::time;
+use crate::report::number::{grouped, time};
 use crate::report::sheet::Run;
 
 /// Warnings of one command.
+#[derive(Clone)]
 pub(in crate::cli) struct Warnings {
     begun: Reading,
     spin: SpinPolicy,
@@ -74,9 +75,12 @@ impl Warnings {
         if (total.ios as f64) < fewest {
             self.add(Reason::Load(run.name.clone()), || {
                 format!(
-                    "`{}` reached {:.0} of the {offered:.0} IOPS that were offered; its latencies contain the waiting \
+                    "`{}` reached {} of the {} IOPS that were offered; its latencies contain the waiting \
                      for the disk or for a free place of iodepth={}",
-                    run.name, total.iops, job.iodepth
+                    run.name,
+                    grouped(total.iops),
+                    grouped(offered),
+                    job.iodepth
                 )
             });
         }
@@ -120,10 +124,11 @@ impl Warnings {
     pub(super) fn headroom(&mut self, run: &Run, most: f64) {
         if run.iops() > most * HEADROOM_LEAST {
             self.add(Reason::Limit, || {
-                let (name, iops) = (&run.name, run.iops());
+                let (name, iops) = (&run.name, grouped(run.iops()));
                 format!(
-                    "the load generator is the limit: it makes {most:.0} IOPS on a disk that costs nothing, and \
-                     `{name}` had {iops:.0}"
+                    "the load generator is the limit: it makes {} IOPS on a disk that costs nothing, and \
+                     `{name}` had {iops}",
+                    grouped(most)
                 )
             });
         }
@@ -205,6 +210,7 @@ mod tests {
             results,
             target_cores: None,
             group: 0,
+            written: None,
         }
     }
 

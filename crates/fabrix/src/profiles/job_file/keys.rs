@@ -12,7 +12,7 @@ use fabrix_bench::{Flushes, Job, RUNTIME_MAX, Rw};
 use super::numbers::{percent, size, whole};
 use super::sections::Setting;
 use super::table::{Effect, find, unknown};
-use super::{Least, Listed, Logs, Place, random_seed, usual};
+use super::{Least, Listed, Logs, Place, Written, random_seed, usual};
 
 /// Sentences for the user about a command's jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -357,6 +357,7 @@ impl Builder {
         let listed = Listed {
             place: self.place,
             job: self.job,
+            written: Written::default(),
             size_percent: self.size_percent,
             offset_percent: self.offset_percent,
             increment: self.increment,

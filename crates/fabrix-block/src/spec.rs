@@ -159,15 +159,20 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// Parses the value of an option: `@FILE` names a file. A trailing newline is not part of a
-    /// secret.
-    #[must_use]
-    pub fn of_value(value: &str) -> Self {
+    /// Parses a secret of an address: `@FILE` names a file, and `%XX` stands for a character. A
+    /// trailing newline is not part of a secret.
+    ///
+    /// # Errors
+    /// A sentence without the secret: `%` is not followed by two hexadecimal digits.
+    pub fn of_value(value: &str) -> Result<Self, String> {
         let value = value.trim_end_matches(LINE_END);
-        match value.strip_prefix('@') {
-            Some(path) => Self::File(path.to_owned()),
-            None => Self::Text(value.to_owned()),
-        }
+        let decoded = |text| {
+            parse::percent_decode(text).map_err(|_| "in a secret, a % is written %25".to_owned())
+        };
+        Ok(match value.strip_prefix('@') {
+            Some(path) => Self::File(decoded(path)?),
+            None => Self::Text(decoded(value)?),
+        })
     }
 }
 

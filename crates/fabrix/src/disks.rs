@@ -25,6 +25,7 @@ use fabrix_block::{
 use fabrix_host::iscsi::{self, Initiator};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Weight};
 use fabrix_proto::portal::zone;
+use fabrix_target::DISCOVERY_PORT;
 
 pub(crate) use self::opened::kernel_folder;
 use self::opened::{Name, Opened};
@@ -208,12 +209,13 @@ impl Opener {
             }
             let initiator = initiator(&self.initiator, remote, theirs)?;
             let disk = iscsi::connect(&unit(remote)?, &initiator, &options);
-            return Ok(Arc::new(disk.map_err(Failure::from)?));
+            return Ok(Arc::new(disk.map_err(not_reached(remote))?));
         }
         if let Some(why) = &self.nameless {
             return Err(Failure::usage(why));
         }
-        let disk = fabrix_host::connect(&address(remote)?, &options).map_err(Failure::from)?;
+        let disk =
+            fabrix_host::connect(&address(remote)?, &options).map_err(not_reached(remote))?;
         Ok(Arc::new(disk))
     }
 
@@ -239,7 +241,8 @@ impl Opener {
                 ("data-digest", "") => options.data_digest = true,
                 ("target_user", user) if remote.scheme == ISCSI => theirs.user = user.to_owned(),
                 ("target_password", secret) if remote.scheme == ISCSI => {
-                    theirs.secret = secrets::read(&Secret::of_value(secret), remote)?;
+                    let secret = Secret::of_value(secret).map_err(Failure::usage)?;
+                    theirs.secret = secrets::read(&secret, remote)?;
                 }
                 _ => {
                     let more = if remote.scheme == ISCSI {
@@ -353,7 +356,39 @@ pub(crate) fn discover_iscsi(
     options: &Options,
 ) -> Result<Vec<iscsi::DiscoveredTarget>, Failure> {
     let initiator = initiator(&initiator_name(name)?, remote, Theirs::default())?;
-    Ok(iscsi::discover(&unit(remote)?, &initiator, options)?)
+    iscsi::discover(&unit(remote)?, &initiator, options).map_err(not_reached(remote))
+}
+
+/// The failure to reach a target. At a usual port of the other protocol the sentence names that
+/// protocol.
+pub(crate) fn not_reached(remote: &Remote) -> impl Fn(ConnectError) -> Failure {
+    let is_iscsi = remote.scheme == ISCSI;
+    let other = match remote.port {
+        Some(iscsi::DEFAULT_PORT) if !is_iscsi => Some(("iSCSI", ISCSI)),
+        Some(fabrix_host::DEFAULT_PORT | DISCOVERY_PORT) if is_iscsi => {
+            Some(("NVMe/TCP", "nvme+tcp"))
+        }
+        _ => None,
+    };
+    let hint = other.map(|(name, scheme)| {
+        let meant = Remote {
+            scheme: scheme.to_owned(),
+            account: None,
+            host: remote.host.clone(),
+            port: remote.port,
+            nqn: None,
+            nsid: None,
+            options: Vec::new(),
+        };
+        format!("that is a usual port of {name}: do you mean {meant}?")
+    });
+    move |error| {
+        let failure = Failure::from(error);
+        match hint.as_ref().filter(|_| failure.kind() == Kind::Connect) {
+            Some(hint) => Failure::new(Kind::Connect, format!("{failure}; {hint}")),
+            None => failure,
+        }
+    }
 }
 
 /// Text of an IP address, with its zone if it has one.

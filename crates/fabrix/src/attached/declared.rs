@@ -197,7 +197,7 @@ fn absolute(key: &str, text: &str) -> Result<String, Failure> {
             let spec = Spec::parse(text).map_err(Failure::usage)?;
             match relative(&spec) {
                 None => Ok(text.to_owned()),
-                Some(path) if Path::new(path).exists() => Err(Failure::usage(format!(
+                Some(path) if Path::new(&path).exists() => Err(Failure::usage(format!(
                     "{path}: a disk that is declared needs its whole path, from / on"
                 ))),
                 // The path may be a secret that begins with @, so the sentence does not show it.
@@ -215,9 +215,9 @@ fn absolute(key: &str, text: &str) -> Result<String, Failure> {
 }
 
 /// The first relative path of a disk.
-fn relative(spec: &Spec) -> Option<&str> {
+fn relative(spec: &Spec) -> Option<String> {
     match &spec.disk {
-        Disk::File { path, .. } => (!Path::new(path).is_absolute()).then_some(path),
+        Disk::File { path, .. } => (!Path::new(path).is_absolute()).then(|| path.clone()),
         Disk::Raid0 { members, .. } => members.iter().find_map(relative),
         Disk::Remote(remote) => secret_files(remote).find(|path| !Path::new(path).is_absolute()),
         Disk::Ram { .. } | Disk::Null { .. } => None,
@@ -225,16 +225,19 @@ fn relative(spec: &Spec) -> Option<&str> {
 }
 
 /// Files with the secrets of an address.
-fn secret_files(remote: &Remote) -> impl Iterator<Item = &str> {
-    let ours = remote.account.as_ref().and_then(|it| match &it.secret {
-        Some(Secret::File(path)) => Some(path.as_str()),
-        _ => None,
-    });
+fn secret_files(remote: &Remote) -> impl Iterator<Item = String> {
+    let path = |secret| match secret {
+        Secret::File(path) => Some(path),
+        Secret::Text(_) => None,
+    };
+    let account = remote.account.as_ref();
+    let ours = account.and_then(|account| account.secret.clone().and_then(path));
     let passwords = remote
         .options
         .iter()
         .filter(|(key, _)| key == "target_password");
-    let theirs = passwords.filter_map(|(_, value)| value.strip_prefix('@'));
+    let theirs =
+        passwords.filter_map(move |(_, value)| Secret::of_value(value).ok().and_then(path));
     ours.into_iter().chain(theirs)
 }
 

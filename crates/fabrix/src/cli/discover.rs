@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::terminal::{say, show};
 use crate::args::DiscoverArgs;
-use crate::disks::{ISCSI, address, discover_iscsi};
+use crate::disks::{ISCSI, address, discover_iscsi, not_reached};
 use crate::failure::Failure;
 use crate::host_names::host_options;
 use crate::log;
@@ -45,7 +45,9 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
         return tell_unreadable_portals(&remote, &targets);
     }
     let log = match remote.port {
-        Some(_) => fabrix_host::discover(&address(&remote)?, &options)?,
+        Some(_) => {
+            fabrix_host::discover(&address(&remote)?, &options).map_err(not_reached(&remote))?
+        }
         None => discover_at_usual_ports(&address(&remote)?, &options)?,
     };
     show(args.output, || to_text(&log), || to_json(&log))?;

@@ -44,7 +44,7 @@ pub(super) fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec,
         nsid,
         options,
     };
-    refuse_empty_secret(&remote)?;
+    check_target_password(&remote)?;
     refuse_rest_of_secret(&remote, path)?;
     Ok(Spec {
         disk: Disk::Remote(remote),
@@ -101,21 +101,19 @@ fn secret_of(text: &str) -> Result<Option<Secret>, String> {
     if text == SHOWN {
         return Ok(None);
     }
-    let decoded =
-        |text| percent_decode(text).map_err(|_| "in a secret, a % is written %25".to_owned());
-    Ok(Some(match text.strip_prefix('@') {
-        Some(path) => Secret::File(decoded(path)?),
-        None if text.is_empty() => {
-            return Err("there is no secret behind the %: iscsi://USER%SECRET@HOST".to_owned());
-        }
-        None => Secret::Text(decoded(text)?),
-    }))
+    if text.is_empty() {
+        return Err("there is no secret behind the %: iscsi://USER%SECRET@HOST".to_owned());
+    }
+    Secret::of_value(text).map(Some)
 }
 
-fn refuse_empty_secret(remote: &Remote) -> Result<(), String> {
-    let is_empty = |(key, value): &(String, String)| key == "target_password" && value.is_empty();
-    if remote.options.iter().any(is_empty) {
-        return Err("there is no secret behind target_password".to_owned());
+fn check_target_password(remote: &Remote) -> Result<(), String> {
+    let options = remote.options.iter();
+    for (_, value) in options.filter(|(key, _)| key == "target_password") {
+        if value.is_empty() {
+            return Err("there is no secret behind target_password".to_owned());
+        }
+        Secret::of_value(value)?;
     }
     Ok(())
 }

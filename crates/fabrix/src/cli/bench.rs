@@ -24,6 +24,7 @@ use args::{BenchArgs, Profile};
 
 use crate::failure::Failure;
 use crate::profiles;
+use crate::profiles::sgp_dd::Tool;
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.profile {
@@ -32,7 +33,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         Some(Profile::Starwind(args)) => profiles::starwind::run(args),
         Some(Profile::Stgt(args)) => profiles::stgt::run(args),
         Some(Profile::Zetavault(args)) => profiles::zetavault::run(args),
-        Some(Profile::SgpDd(args)) => profiles::sgp_dd::run(args),
+        Some(Profile::SgpDd(args)) => profiles::sgp_dd::run(args, Tool::SgpDd),
+        Some(Profile::Ddpt(args)) => profiles::sgp_dd::run(args, Tool::Ddpt),
         Some(Profile::Diskspd(args)) => profiles::diskspd::run(args),
         Some(Profile::Cdm(args)) => profiles::cdm::run(args),
         Some(Profile::Net(args)) => profiles::net::run(args),

@@ -29,6 +29,12 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
             flags.without_effect.join(" ")
         ));
     }
+    if flags.shares_position {
+        say(format_args!(
+            "-si: the threads share one position, so they are one thread with {} requests in flight",
+            flags.job.iodepth
+        ));
+    }
     let mut session = Session::begin(&args.common)?;
     let opened = flags
         .targets

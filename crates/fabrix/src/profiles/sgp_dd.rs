@@ -1,9 +1,9 @@
-//! sgp_dd's command line on disks: `if=URI of=/dev/null` reads, `if=/dev/zero of=URI` writes, and
-//! `if=URI of=URI` copies. `thr` commands of `bs * bpt` bytes are in flight and share one position.
-//! The last command has the remaining length.
+//! The command lines of sgp_dd and ddpt on disks: `if=URI of=/dev/null` reads, `if=/dev/zero
+//! of=URI` writes, and `if=URI of=URI` copies. `thr` commands of `bs * bpt` bytes are in flight and
+//! share one position; ddpt has one command in flight. The last command has the remaining length.
 //!
-//! Source: the manual page sgp_dd(8) of sg3_utils, for the words, their defaults and the output.
-//! Words and flags that only drive the SCSI generic driver are accepted without effect.
+//! Source: the manual pages sgp_dd(8) of sg3_utils and ddpt(8), for the words, their defaults and
+//! the output. Words and flags that only drive the SCSI generic driver are accepted without effect.
 
 use std::process::ExitCode;
 
@@ -11,12 +11,16 @@ use fabrix_bench::{Job, RUNTIME_MAX, Rw};
 
 use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
+use crate::cli::terminal::say;
 use crate::failure::Failure;
 use crate::report::sheet::{Report, Run};
 use crate::report::views;
 
-pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
-    let words = Words::parse(&args.words).map_err(Failure::usage)?;
+pub(crate) fn run(args: &WordsArgs, tool: Tool) -> Result<ExitCode, Failure> {
+    let words = Words::parse(&args.words, tool).map_err(Failure::usage)?;
+    if words.prints {
+        say("of=-: the data is read and not written to standard output");
+    }
     let mut session = Session::begin(&args.common)?;
     let open = |uri: &Option<String>| uri.as_deref().map(|uri| session.open(uri)).transpose();
     let (from, to) = (open(&words.from)?, open(&words.to)?);
@@ -46,17 +50,63 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     }
     let text = words.text(&runs);
     let report = Report {
-        profile: "sgp_dd".into(),
-        title: format!("sgp_dd {}", shown(&args.words)),
+        profile: tool.name().into(),
+        title: format!("{} {}", tool.name(), shown(&args.words)),
         lead: text.replace('\n', " ").trim().to_owned(),
         ..views::sheet(runs)
     };
     session.finish_as(&text, report)
 }
 
+/// The tool whose words are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tool {
+    #[default]
+    SgpDd,
+    Ddpt,
+}
+
+impl Tool {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SgpDd => "sgp_dd",
+            Self::Ddpt => "ddpt",
+        }
+    }
+
+    /// Words beside those that both tools have.
+    fn own_words(self) -> &'static [&'static str] {
+        match self {
+            Self::SgpDd => &["thr", "time", "fua", "sync", "dio", "deb", "elemsz_kb"],
+            Self::Ddpt => &["iseek", "oseek", "status", "retries", "intio"],
+        }
+    }
+
+    /// Default of `bpt`.
+    fn blocks_per_transfer(self, block_bytes: u64) -> u64 {
+        match (self, block_bytes) {
+            (Self::SgpDd, ..2048) => 128,
+            (Self::SgpDd, _) => 32,
+            (Self::Ddpt, ..8) => 8192,
+            (Self::Ddpt, ..64) => 1024,
+            (Self::Ddpt, ..1024) => 128,
+            (Self::Ddpt, ..8192) => 16,
+            (Self::Ddpt, ..32768) => 4,
+            (Self::Ddpt, _) => 1,
+        }
+    }
+}
+
+/// Words of both tools.
+const WORDS: [&str; 13] = [
+    "if", "of", "bs", "ibs", "obs", "count", "skip", "seek", "bpt", "iflag", "oflag", "coe",
+    "cdbsz",
+];
+
 /// A parsed command line. At least one end is a disk.
 #[derive(Debug, Default, PartialEq)]
 struct Words {
+    tool: Tool,
     from: Option<String>,
     to: Option<String>,
     block_bytes: u64,
@@ -69,6 +119,10 @@ struct Words {
     blocks_per_transfer: u64,
     threads: u32,
     timed: bool,
+    /// ddpt's `status=none`.
+    silent: bool,
+    /// `of=-`.
+    prints: bool,
     /// `oflag=fua`: writes end when their data is on the medium.
     fua: bool,
     /// `coe`: failed commands are counted, and the others go on.
@@ -79,10 +133,13 @@ impl Words {
     /// Parses the words.
     ///
     /// Errors: a sentence that names the word.
-    fn parse(words: &[String]) -> Result<Self, String> {
+    fn parse(words: &[String], tool: Tool) -> Result<Self, String> {
+        let name = tool.name();
         let mut found = Self {
+            tool,
             block_bytes: 512,
-            threads: 4,
+            threads: if tool == Tool::SgpDd { 4 } else { 1 },
+            timed: tool == Tool::Ddpt,
             ..Self::default()
         };
         let mut blocks = Vec::new();
@@ -94,18 +151,30 @@ impl Words {
         for word in words.iter().filter(|word| !is_level(word)) {
             let (key, value) = word
                 .split_once('=')
-                .ok_or_else(|| format!("`{word}` is not a word of sgp_dd; they are like bs=512"))?;
+                .ok_or_else(|| format!("`{word}` is not a word of {name}; they are like bs=512"))?;
             if value.is_empty() {
                 return Err(format!("`{key}=` has no value"));
+            }
+            if key != "verbose" && !WORDS.contains(&key) && !tool.own_words().contains(&key) {
+                return Err(format!(
+                    "`{key}` is not supported; there are {} {}",
+                    WORDS.join(" "),
+                    tool.own_words().join(" ")
+                ));
             }
             match key {
                 "if" => found.from = Some(value.to_owned()),
                 "of" => found.to = Some(value.to_owned()),
                 "bs" => found.block_bytes = number(key, value, 1)?,
                 "count" => found.count = Some(number(key, value, 1)?),
-                "skip" => found.skip = number(key, value, 0)?,
-                "seek" => found.seek = number(key, value, 0)?,
-                "bpt" => found.blocks_per_transfer = number(key, value, 1)?,
+                "skip" | "iseek" => found.skip = number(key, value, 0)?,
+                "seek" | "oseek" => found.seek = number(key, value, 0)?,
+                // The number behind the comma is for offloaded copies.
+                "bpt" => {
+                    let blocks = value.split(',').next().unwrap_or_default();
+                    let least = u64::from(tool == Tool::SgpDd);
+                    found.blocks_per_transfer = number(key, blocks, least)?;
+                }
                 "thr" => {
                     found.threads = u32::try_from(number(key, value, 1)?)
                         .ok()
@@ -113,6 +182,7 @@ impl Words {
                         .ok_or("thr: there are at most 1024 threads")?
                 }
                 "time" => found.timed = number(key, value, 0)? > 0,
+                "status" => found.status(value)?,
                 "ibs" | "obs" => blocks.push((key, number(key, value, 1)?)),
                 "coe" => found.continue_on_error |= number(key, value, 0)? > 0,
                 "iflag" => flags(value).try_for_each(|flag| found.read_flag(flag))?,
@@ -130,26 +200,38 @@ impl Words {
                     );
                 }
                 // All I/O is direct here. A buffered file is requested by an option of its URI.
-                "dio" | "sync" | "verbose" | "deb" | "cdbsz" | "elemsz_kb" => {
-                    number(key, value, 0)?;
-                }
                 _ => {
-                    return Err(format!(
-                        "`{key}` is not supported; there are if of bs count skip seek bpt thr iflag oflag coe time"
-                    ));
+                    number(key, value, 0)?;
                 }
             }
         }
         if let Some((key, _)) = blocks.iter().find(|(_, bytes)| *bytes != found.block_bytes) {
             return Err(format!(
-                "{key}: sgp_dd has one size of blocks, bs={}",
+                "{key}: there is one size of blocks here, bs={}",
                 found.block_bytes
             ));
         }
         if found.blocks_per_transfer == 0 {
-            found.blocks_per_transfer = if found.block_bytes < 2048 { 128 } else { 32 };
+            found.blocks_per_transfer = tool.blocks_per_transfer(found.block_bytes);
         }
         found.ends()
+    }
+
+    /// Applies ddpt's `status=`.
+    fn status(&mut self, value: &str) -> Result<(), String> {
+        for word in flags(value) {
+            match word {
+                "noxfer" => self.timed = false,
+                "none" => (self.timed, self.silent) = (false, true),
+                "progress" | "sgl" | "null" => {}
+                _ => {
+                    return Err(format!(
+                        "status={word}: there are noxfer, none and progress"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Applies a flag of the disk that is read.
@@ -157,10 +239,12 @@ impl Words {
         match flag {
             "coe" => self.continue_on_error = true,
             "fua" => return Err("iflag=fua: reads from the medium are not supported".into()),
-            "direct" | "dio" | "dpo" | "dsync" | "null" => {}
+            "dsync" => {}
+            _ if WITHOUT_EFFECT.contains(&flag) => {}
             _ => {
                 return Err(format!(
-                    "iflag={flag} is not supported; there are direct dio dpo coe null"
+                    "iflag={flag} is not supported; there are coe {}",
+                    WITHOUT_EFFECT.join(" ")
                 ));
             }
         }
@@ -171,11 +255,12 @@ impl Words {
     fn write_flag(&mut self, flag: &str) -> Result<(), String> {
         match flag {
             "coe" => self.continue_on_error = true,
-            "fua" | "dsync" => self.fua = true,
-            "direct" | "dio" | "dpo" | "null" => {}
+            "fua" | "dsync" | "sync" => self.fua = true,
+            _ if WITHOUT_EFFECT.contains(&flag) => {}
             _ => {
                 return Err(format!(
-                    "oflag={flag} is not supported; there are direct dio dpo fua dsync coe null"
+                    "oflag={flag} is not supported; there are coe fua dsync {}",
+                    WITHOUT_EFFECT.join(" ")
                 ));
             }
         }
@@ -190,15 +275,14 @@ impl Words {
         if is(&self.from, &["/dev/null"]) || is(&self.to, &["/dev/zero"]) {
             return Err("/dev/zero is read, and /dev/null is written".into());
         }
-        if is(&self.from, &["-"]) || is(&self.to, &["-"]) {
-            return Err(
-                "`-`: standard input and output are not supported; of=/dev/null only reads".into(),
-            );
+        if is(&self.from, &["-"]) {
+            return Err("if=-: standard input is not supported; if=/dev/zero writes".into());
         }
+        self.prints = is(&self.to, &["-"]);
         for end in [&mut self.from, &mut self.to] {
             *end = end
                 .take()
-                .filter(|end| !matches!(end.as_str(), "." | "/dev/null" | "/dev/zero"));
+                .filter(|end| !matches!(end.as_str(), "-" | "." | "/dev/null" | "/dev/zero"));
         }
         if self.from.is_none() && self.to.is_none() {
             return Err("which disk: if=URI reads, of=URI writes, both copy".into());
@@ -267,31 +351,47 @@ impl Words {
         }
     }
 
-    /// sgp_dd's output.
+    /// The tool's output.
     fn text(&self, runs: &[Run]) -> String {
         let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
         let mut read = sum(|run| run.results.aggregate.read.bytes);
         let mut written = sum(|run| run.results.aggregate.write.bytes);
-        if self.from.is_none() || self.to.is_none() {
-            // Data from /dev/zero and to /dev/null counts too.
-            (read, written) = (read.max(written), read.max(written));
+        // Data from /dev/zero counts. Data to /dev/null counts in sgp_dd only.
+        read = read.max(written);
+        if self.to.is_none() && self.tool == Tool::SgpDd {
+            written = read;
         }
         let seconds = sum(|run| run.results.aggregate.total.runtime_ns) as f64 / 1e9;
-        let mut text = String::new();
-        if self.timed {
-            text += &format!(
-                "time to transfer data was {seconds:.6} secs, {:.2} MB/sec\n",
-                read.max(written) as f64 / 1e6 / seconds.max(1e-9)
-            );
+        let rate = read as f64 / 1e6 / seconds.max(1e-9);
+        let records = match self.silent {
+            true => String::new(),
+            false => format!(
+                "{}+0 records in\n{}+0 records out\n",
+                read / self.block_bytes,
+                written / self.block_bytes
+            ),
+        };
+        match self.tool {
+            _ if !self.timed => records,
+            Tool::SgpDd => {
+                format!("time to transfer data was {seconds:.6} secs, {rate:.2} MB/sec\n{records}")
+            }
+            Tool::Ddpt => {
+                let verb = if self.to.is_none() {
+                    "read"
+                } else {
+                    "transfer"
+                };
+                format!("{records}time to {verb} data: {seconds:.6} secs at {rate:.2} MB/sec\n")
+            }
         }
-        let records = |bytes: u64| bytes / self.block_bytes;
-        text + &format!(
-            "{}+0 records in\n{}+0 records out\n",
-            records(read),
-            records(written)
-        )
     }
 }
+
+/// Flags that change nothing here, because all I/O is direct and no other program has the disk.
+const WITHOUT_EFFECT: [&str; 9] = [
+    "direct", "dio", "dpo", "excl", "flock", "nocache", "norcap", "null", "pt",
+];
 
 /// The flags of `iflag=` or `oflag=`.
 fn flags(value: &str) -> impl Iterator<Item = &str> {
@@ -346,7 +446,14 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Words, String> {
-        Words::parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+        parse_for(Tool::SgpDd, text)
+    }
+
+    fn parse_for(tool: Tool, text: &str) -> Result<Words, String> {
+        Words::parse(
+            &text.split(' ').map(str::to_owned).collect::<Vec<_>>(),
+            tool,
+        )
     }
 
     fn jobs(words: &Words, room_bytes: u64) -> Vec<(u32, u64, Option<u64>, u64)> {
@@ -410,6 +517,26 @@ mod tests {
         assert!(job.durable && job.continue_on_error);
         let words = parse("if=ram:1M iflag=direct,dpo bs=4k").expect("it reads");
         assert_eq!(words.blocks_per_transfer, 32, "commands of 128 KiB");
+        let words = parse("if=ram:1M of=- bs=4k").expect("it reads");
+        assert!(words.prints && words.to.is_none());
+    }
+
+    #[test]
+    fn words_of_ddpt_have_ddpts_defaults() {
+        let words = parse_for(Tool::Ddpt, "if=ram:1M iflag=pt iseek=8 bpt=0,4").expect("it reads");
+        assert_eq!((words.threads, words.skip, words.timed), (1, 8, true));
+        assert_eq!(words.blocks_per_transfer, 128);
+        let words = parse_for(Tool::Ddpt, "if=ram:1M bs=4k status=none").expect("it reads");
+        assert_eq!(words.blocks_per_transfer, 16);
+        assert!(words.silent && !words.timed);
+        for (text, part) in [
+            ("if=ram:1M thr=4", "`thr` is not supported"),
+            ("if=ram:1M status=loud", "status=loud"),
+            ("if=ram:1M oflag=trim of=ram:2M", "oflag=trim"),
+        ] {
+            let error = parse_for(Tool::Ddpt, text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
     }
 
     #[test]
@@ -425,9 +552,10 @@ mod tests {
             ("of=ram:1M oflag=append", "oflag=append is not supported"),
             ("if=ram:1M iflag=mmap", "iflag=mmap is not supported"),
             ("if=ram:1M iflag=direct,fua", "iflag=fua"),
-            ("if=ram:1M of=-", "standard input and output"),
+            ("if=- of=ram:1M", "if=-: standard input"),
+            ("if=ram:1M status=none", "`status` is not supported"),
             ("of=ram:1M sync=1", "sync=1"),
-            ("if=ram:1M obs=4k", "obs: sgp_dd has one size"),
+            ("if=ram:1M obs=4k", "obs: there is one size"),
             ("if=ram:1M of=ram:1M coe=1", "coe: a copy"),
             ("if=ram:1M bs=0xzz", "bs: `0xzz`"),
             ("if=ram:1M hello", "`hello`"),

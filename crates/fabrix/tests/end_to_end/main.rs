@@ -22,6 +22,7 @@ mod fio_contents;
 mod fio_corpus;
 mod fio_lines;
 mod fio_verify;
+mod foreign;
 mod harness;
 mod initiator;
 mod iscsi;

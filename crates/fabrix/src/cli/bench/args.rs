@@ -17,7 +17,7 @@ use clap::{Args, Command, Subcommand};
 use crate::args::path::{EngineArgs, RemoteArgs};
 use crate::args::values::{DISKS_HELP, Format};
 pub(crate) use fio::{FioArgs, as_fio};
-use foreign::{DISKSPD_HELP, SGP_DD_HELP};
+use foreign::{DDPT_HELP, DISKSPD_HELP, SGP_DD_HELP};
 pub(crate) use foreign::{WordsArgs, ours_first, shown};
 pub(crate) use plain::{PlainArgs, RateProcess, parse_percentiles};
 pub(crate) use profiles::{
@@ -49,6 +49,9 @@ pub(crate) enum Profile {
     /// Copy or read in sgp_dd's words: if= of= bs= count= bpt= thr= dio= time=
     #[command(name = "sgp_dd", alias = "sgp-dd", disable_help_flag = true, after_help = SGP_DD_HELP)]
     SgpDd(WordsArgs),
+    /// Copy or read in ddpt's words: if= of= bs= count= bpt= iflag= oflag= status=
+    #[command(disable_help_flag = true, after_help = DDPT_HELP)]
+    Ddpt(WordsArgs),
     /// Measure in DiskSpd's words, and print its results: -b4K -o32 -t1 -r -w30 -d10 -W5 -L -Rxml
     /// URI
     #[command(disable_help_flag = true, after_help = DISKSPD_HELP)]

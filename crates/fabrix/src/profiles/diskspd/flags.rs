@@ -38,6 +38,8 @@ pub(super) struct Flags {
     random: bool,
     /// `-si`: threads share one position.
     interlocked: bool,
+    /// Whether the threads of `-si` became one job.
+    pub(super) shares_position: bool,
     /// Values of `-r` and `-s`, in bytes. Only the length of a request is supported.
     distances: Vec<u64>,
     /// `-F`: the number of threads is the total for all targets.
@@ -111,11 +113,14 @@ impl Flags {
         }
         let job = &mut self.job;
         let block = u64::from(job.block_bytes);
-        if self.interlocked && job.numjobs > 1 {
-            return Err(
-                "-si: threads that share one position are not supported; use -t1, or -T with -s"
-                    .into(),
-            );
+        if self.interlocked && !self.random && job.numjobs > 1 {
+            // Threads that share one position are one thread with all their requests in flight.
+            if job.rate.is_some() || self.rate_bytes_per_ms.is_some() || self.burst_ios.is_some() {
+                return Err("-si: with -g or -i it takes one thread; use -t1".into());
+            }
+            job.iodepth = job.iodepth.saturating_mul(job.numjobs);
+            job.numjobs = 1;
+            self.shares_position = true;
         }
         if let Some(distance) = self.distances.iter().find(|bytes| **bytes != block) {
             return Err(format!(
@@ -484,6 +489,17 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_share_a_position_are_one_job() {
+        for text in ["-si -t4 -o8 ram:1M", "-t4 -o8 -si ram:1M"] {
+            let flags = parse(text).expect(text);
+            assert_eq!((flags.job.numjobs, flags.job.iodepth), (1, 32), "{text}");
+            assert!(flags.shares_position, "{text}");
+        }
+        let job = parse("-si -r -t4 ram:1M").expect("-r prevails").job;
+        assert_eq!((job.numjobs, job.rw), (4, Rw::RandRead));
+    }
+
+    #[test]
     fn threads_are_bound_to_the_processors_of_the_list() {
         let first = fabrix_rt::topology::cpus()[0];
         for text in [format!("-a{first} ram:1M"), format!("-ag0,{first} ram:1M")] {
@@ -505,8 +521,7 @@ mod tests {
             ("-rs50 ram:1M", "-rs50: a mix of random and sequential"),
             ("-s128K ram:1M", "131072 is another distance"),
             ("-r4K ram:1M", "4096 is another distance"),
-            ("-t4 -si ram:1M", "share one position"),
-            ("-si -t4 ram:1M", "share one position"),
+            ("-si -t4 -g100i ram:1M", "-si: with -g or -i"),
             ("-Lx ram:1M", "-Lx: is not supported"),
             ("-Zfoo ram:1M", "-Zfoo: `foo` is not a size"),
             ("-Z ram:1M", "-Z: buffers of zeroes"),

@@ -106,7 +106,7 @@ const PROFILE_AT: usize = 2;
 
 pub(super) const SGP_DD_HELP: &str = "\
 Words of sgp_dd, with disks as URIs:
-  if=URI of=URI      copy; of=/dev/null: read only; if=/dev/zero: write only
+  if=URI of=URI      copy; of=/dev/null and of=-: read only; if=/dev/zero: write only
   bs=N count=N       bytes of a block [512], and how many blocks [all]
   skip=N seek=N      blocks before the first one read, and written
   bpt=N thr=N        blocks of a command [128; 32 with bs=2048 and more], and commands in flight [4]
@@ -114,7 +114,20 @@ Words of sgp_dd, with disks as URIs:
   iflag=coe oflag=coe coe=1  count errors and go on, but not in a copy
   time=1             print how long it took
   dio=1 verbose= deb= sync=0 cdbsz= elemsz_kb= ibs= obs= -v, and the flags direct dio dpo null
-                     accepted without effect, as all I/O is direct
+                     excl ...: accepted without effect, as all I/O is direct
+Numbers are 512, 2k, 2kB (2000), 8x512, 0x200 or 200h.";
+
+pub(super) const DDPT_HELP: &str = "\
+Words of ddpt, with disks as URIs:
+  if=URI of=URI      copy; without of=, of=/dev/null and of=-: read only; if=/dev/zero: write only
+  bs=N count=N       bytes of a block [512], and how many blocks [all]
+  skip=N seek=N      blocks before the first one read, and written; also iseek= oseek=
+  bpt=N              blocks of a command, one in flight [128 with bs=512, 16 with bs=4096]
+  oflag=fua,dsync    writes end when they are on the medium
+  iflag=coe oflag=coe coe=1  count errors and go on, but not in a copy
+  status=noxfer|none do not print the time, or nothing
+  verbose= cdbsz= retries= intio= ibs= obs= -v, and the flags direct dpo excl flock nocache norcap
+                     null pt: accepted without effect
 Numbers are 512, 2k, 2kB (2000), 8x512, 0x200 or 200h.";
 
 pub(super) const DISKSPD_HELP: &str = "\
@@ -123,7 +136,7 @@ Flags of DiskSpd, each with its value behind it, then disks as URIs:
   -d10 -W5           seconds measured, and before that
   -r -w0             random instead of sequential; percent of writes
   -rs.. -rd..        refused, as are mixes and distributions
-  -si                sequential with one thread; -r1b -s64K: the length of a request only
+  -si                sequential, the threads share one position; -r1b -s64K: only a request's length
   -L -D1000          latencies; readings every so many milliseconds
   -Rtext -Rxml       how to print the results
   -c1G -B0 -f1G -T0  make a file; use it from -B to -f; distance between threads

@@ -58,11 +58,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     for job in &jobs {
         bar.set_message(format!("{}, local", job.name));
         let local = stage.measure(&disk, job, &stop, None)?;
-        warnings.run(&local);
+        warnings.figures(&local);
+        warnings.machine(&local);
         bar.inc(1);
         bar.set_message(format!("{}, over NVMe/TCP", job.name));
         let remote = stage.measure(&stage.loopback.device(), job, &stop, Some(&stage.loopback))?;
-        warnings.run(&remote);
+        warnings.figures(&remote);
+        warnings.machine(&remote);
         bar.inc(1);
         rows.push(Row {
             name: job.name.clone(),

@@ -27,7 +27,8 @@ const FIO: &str = "fio-3.33";
 
 /// The document of runs that were executed together, each as a fio job.
 /// `disk_util` is fio's list of block devices.
-pub(crate) fn runs(runs: &[Run], disk_util: Value, context: &Context) -> Value {
+pub(crate) fn runs(report: &Report, disk_util: Value, context: &Context) -> Value {
+    let runs = &report.runs;
     let each = runs
         .iter()
         .flat_map(|run| run.results.jobs.iter().map(|one| job(run, one)));
@@ -38,6 +39,8 @@ pub(crate) fn runs(runs: &[Run], disk_util: Value, context: &Context) -> Value {
     document["jobs"] = runs.iter().map(whole_run).collect();
     document["per_job"] = each.collect();
     document["cpu"] = runs.first().map_or(Value::Null, |run| cpu(&run.results));
+    document["notes"] = json!(report.notes);
+    document["warnings"] = json!(report.warnings);
     document
 }
 
@@ -468,24 +471,24 @@ mod tests {
     use crate::report::sample;
     use crate::report::sheet::Written;
 
+    fn document_of(results: Results) -> Value {
+        let report = Report {
+            runs: vec![sample::run(results)],
+            ..Report::default()
+        };
+        runs(&report, json!([]), &sample::context())
+    }
+
     #[test]
     fn a_run_reads_as_it_did() {
-        let value = runs(
-            &[sample::run(sample::results())],
-            json!([]),
-            &sample::context(),
-        );
+        let value = document_of(sample::results());
         let text = serde_json::to_string_pretty(&value).expect("keys are strings") + "\n";
         sample::golden("run.json", &text);
     }
 
     #[test]
     fn what_reads_fio_finds_its_keys() {
-        let value = runs(
-            &[sample::run(sample::results())],
-            json!([]),
-            &sample::context(),
-        );
+        let value = document_of(sample::results());
         assert_eq!(value["schema"], 1);
         let read = &value["jobs"][0]["read"];
         assert_eq!(read["total_ios"], 1_000_000);
@@ -512,7 +515,11 @@ mod tests {
             global: vec![pair("bs", "8k"), pair("bs", "4k")],
             own: vec![pair("rw", "randread")],
         });
-        let value = runs(&[run], json!([]), &sample::context());
+        let report = Report {
+            runs: vec![run],
+            ..Report::default()
+        };
+        let value = runs(&report, json!([]), &sample::context());
         assert_eq!(value["global options"], json!({ "bs": "4k" }));
         let options = &value["jobs"][0]["job options"];
         assert_eq!(options["rw"], "randread");
@@ -521,11 +528,7 @@ mod tests {
 
     #[test]
     fn trouble_stands_in_the_document() {
-        let value = runs(
-            &[sample::run(sample::trouble())],
-            json!([]),
-            &sample::context(),
-        );
+        let value = document_of(sample::trouble());
         let job = &value["jobs"][0];
         assert_eq!(job["error"], 1);
         assert_eq!(job["errors"]["by_status"]["MediaRead"], 3);

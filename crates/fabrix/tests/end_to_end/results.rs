@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-use super::harness::{fabrix, path_in, scratch};
+use super::harness::{bench, fabrix, path_in, scratch};
 
 /// The list of keys in the documentation.
 fn documented() -> Vec<String> {
@@ -162,4 +162,64 @@ fn results_of_ours_and_of_fio_are_compared_in_any_order() {
     compare(&ours, "/nowhere/at/all.json")
         .exits(2)
         .says(&["/nowhere/at/all.json"]);
+}
+
+/// Runs `bench` twice: the warnings of the text, and those of the JSON with the document.
+fn warnings(args: &[&str]) -> (String, Value) {
+    let text = fabrix(&[&["bench"], args].concat());
+    text.exits(0);
+    (text.stderr, bench(args))
+}
+
+#[track_caller]
+fn is_warned(args: &[&str], part: &str) {
+    let (text, document) = warnings(args);
+    let line = |line: &str| line.contains("warning: ") && line.contains(part);
+    assert!(text.lines().any(line), "{part}: {text}");
+    let all = document["warnings"].to_string();
+    assert!(all.contains(part), "{part}: {all}");
+}
+
+#[test]
+fn an_offered_load_that_is_not_reached_is_said() {
+    let slow = "ram:1M,inject=delay:5ms";
+    let load = ["--runtime", "300ms", "--rate_iops", "1000"];
+    is_warned(
+        &[&[slow][..], &load].concat(),
+        "of the 1000 IOPS that were offered",
+    );
+    let reached = ["ram:1M", "--runtime", "300ms", "--rate_iops", "100"];
+    let (text, _) = warnings(&reached);
+    assert!(!text.contains("were offered"), "{text}");
+}
+
+#[test]
+fn a_mean_above_the_99th_percentile_is_explained() {
+    let document = bench(&["ram:1M", "--runtime", "300ms"]);
+    let latency = &document["jobs"][0]["read"]["clat_ns"];
+    let p99 = latency["percentile"]["99.000000"].as_f64();
+    let is_above = latency["mean"].as_f64() > p99;
+    let warnings = document["warnings"].to_string();
+    let is_said = warnings.contains("is above its 99th percentile");
+    assert_eq!(is_said, is_above, "{latency} {warnings}");
+    assert!(!warnings.contains("headroom"), "{warnings}");
+}
+
+#[test]
+fn the_cores_of_a_run_add_up_and_the_generator_is_not_slower_than_itself() {
+    for runtime in ["20ms", "1s"] {
+        let args = ["ram:8M", "--runtime", runtime, "--numjobs", "2"];
+        let (_, document) = warnings(&args);
+        let cpu = &document["cpu"];
+        let cores = |key: &str| cpu[key].as_f64().unwrap_or_else(|| panic!("{key}: {cpu}"));
+        let process = cores("user_cores") + cores("system_cores");
+        let rounding = 0.011;
+        assert!(cores("job_cores") <= process + rounding, "{cpu}");
+        assert!(process <= cores("machine_cores") + rounding, "{cpu}");
+        let notes = document["notes"].to_string();
+        let used = notes.split("which used ").nth(1);
+        if let Some(percent) = used.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()) {
+            assert!(percent <= 100.0, "{notes}");
+        }
+    }
 }

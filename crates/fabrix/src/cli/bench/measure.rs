@@ -109,8 +109,16 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
     // A file that cannot be written is reported at the end, so that no result is lost.
     let logged = write_logs(&logs, &runs);
     let entries = entries(&runs, &planned);
-    let shown = show(&session, &entries, &disk_util, plan.file.as_deref());
-    let code = session.end(sheet(runs));
+    let mut report = sheet(runs);
+    session.assess(&mut report);
+    let results = Report {
+        runs: entries,
+        notes: report.notes.clone(),
+        warnings: report.warnings.clone(),
+        ..Report::default()
+    };
+    let shown = show(&session, &results, &disk_util, plan.file.as_deref());
+    let code = session.end_assessed(report, 0);
     let code = logged.and(shown).and(code)?;
     missed.map_or(Ok(code), |sentence| Err(Failure::io(sentence)))
 }
@@ -119,14 +127,17 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
 /// on stdout.
 fn show(
     session: &Session,
-    runs: &[Run],
+    results: &Report,
     disk_util: &DiskUtil,
     file: Option<&Path>,
 ) -> Result<(), Failure> {
     let text = match session.args.output {
-        Format::Text => runs.iter().map(report::text::run).collect::<String>() + &disk_util.text(),
+        Format::Text => {
+            let runs = results.runs.iter().map(report::text::run);
+            runs.collect::<String>() + &disk_util.text()
+        }
         Format::Json => {
-            let document = report::json::runs(runs, disk_util.json(), &report::context());
+            let document = report::json::runs(results, disk_util.json(), &report::context());
             format!("{document:#}\n")
         }
     };

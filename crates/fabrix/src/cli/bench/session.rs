@@ -277,7 +277,7 @@ impl Session {
             });
         }
         if self.trouble.is_none() {
-            found.iter().for_each(|run| self.warnings.run(run));
+            found.iter().for_each(|run| self.warnings.machine(run));
             parts.iter().for_each(|step| self.warnings.disk(step.disk));
         }
         // Partial results are shown if they contain any request.
@@ -298,6 +298,9 @@ impl Session {
             report.notes.extend(self.headroom(&report.runs));
         }
         self.bar.finish();
+        for run in &report.runs {
+            self.warnings.figures(run);
+        }
         report
             .warnings
             .extend(self.warnings.sentences(&report.runs));
@@ -329,11 +332,26 @@ impl Session {
         self.end(report)
     }
 
-    /// [`Self::finish`] after the results were printed. Prints additional notes and warnings.
-    pub(crate) fn end(mut self, mut report: Report) -> Result<ExitCode, Failure> {
-        let known = report.notes.len();
+    /// Adds the warnings to a report, and the generator's limit after runs of a second and more.
+    pub(crate) fn assess(&mut self, report: &mut Report) {
         let headroom = self.args.report.is_some() || is_long_enough(&report.runs);
-        self.complete(&mut report, headroom);
+        self.complete(report, headroom);
+    }
+
+    /// [`Self::finish`] after the results were printed. Prints additional notes and warnings.
+    fn end(mut self, mut report: Report) -> Result<ExitCode, Failure> {
+        let known = report.notes.len();
+        self.assess(&mut report);
+        self.end_assessed(report, known)
+    }
+
+    /// [`Self::finish`] after the results were printed and assessed. Prints the warnings, and the
+    /// notes behind the first `known`.
+    pub(crate) fn end_assessed(
+        self,
+        mut report: Report,
+        known: usize,
+    ) -> Result<ExitCode, Failure> {
         for note in &report.notes[known..] {
             say(note);
         }

@@ -45,10 +45,14 @@ impl Warnings {
         }
     }
 
-    /// Checks a finished run.
-    pub(in crate::cli) fn run(&mut self, run: &Run) {
+    /// Checks the figures of a run that is reported.
+    pub(in crate::cli) fn figures(&mut self, run: &Run) {
         self.load(run);
         self.tail(run);
+    }
+
+    /// Checks the machine during a run, which need not be reported.
+    pub(in crate::cli) fn machine(&mut self, run: &Run) {
         let cpu = &run.results.cpu;
         let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
         let local = run.target_cores.is_some() || !run.disk.contains("://");
@@ -218,7 +222,8 @@ mod tests {
     fn doubted(spin: SpinPolicy, runs: &[Run], most: f64) -> Vec<String> {
         let mut doubts = Warnings::begin(spin);
         for run in runs {
-            doubts.run(run);
+            doubts.figures(run);
+            doubts.machine(run);
             doubts.headroom(run, most);
         }
         let machine = ["hypervisor", "too hot"];

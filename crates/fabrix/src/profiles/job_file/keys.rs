@@ -176,7 +176,7 @@ impl Builder {
                 })
             }
             Effect::Ignored => {
-                self.notes.ignored.insert(known.name());
+                self.notes.ignored.insert(known.name_of(key));
                 Ok(())
             }
             Effect::Refused(neutral) if neutral.contains(&value) => Ok(()),

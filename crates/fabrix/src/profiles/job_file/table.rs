@@ -67,6 +67,12 @@ impl Key {
         self.names[0]
     }
 
+    /// The name that the user wrote.
+    pub(crate) fn name_of(&self, written: &str) -> &'static str {
+        let same = self.names.iter().find(|name| **name == written);
+        same.unwrap_or(&self.names[0])
+    }
+
     /// Row of the table: names, effect, explanation.
     pub(crate) fn row(&self) -> String {
         let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();

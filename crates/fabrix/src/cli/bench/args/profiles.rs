@@ -195,7 +195,7 @@ pub(crate) struct NetArgs {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: Vec<u32>,
-    /// How to print the results
+    /// How to print the results, and where --server listens
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,
     /// Leave results.json, results.csv, index.html and the charts there

@@ -129,6 +129,9 @@ pub(crate) struct DetachArgs {
     /// Do not attach it at the next start either: undoes --persist
     #[arg(long)]
     pub(crate) forget: bool,
+    /// How to print the names of the detached disks; text: nothing
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
 }
 
 /// Arguments of `list`.
@@ -162,6 +165,9 @@ pub(crate) struct ResizeArgs {
     /// The attached disk: a device or file, a name, or a number
     #[arg(value_name = "DEV|NAME")]
     pub(crate) which: String,
+    /// How to print the disk with its new size; text: nothing
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
 }
 
 /// Arguments of `discovery`.

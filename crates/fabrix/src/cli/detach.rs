@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::terminal::say;
+use super::terminal::{say, show};
 use crate::api::{Client, attachment};
 use crate::args::{DetachArgs, ResizeArgs};
 use crate::attached::declared::Declared;
@@ -30,24 +30,35 @@ pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
         let found = match records.find(&args.which) {
             // A declaration can be removed without an attachment.
             Err(_) if args.forget && declared.forget(&args.which)? => {
+                show_detached(args, &[])?;
                 return Ok(ExitCode::SUCCESS);
             }
             found => found?,
         };
         detach(&records, &found, args.force)?;
         forget(&declared, &found.record.name, args.forget)?;
+        show_detached(args, &[found.record.name])?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut last = None;
+    let (mut last, mut detached) = (None, Vec::new());
     for found in records.all()? {
         let gone = detach(&records, &found, args.force);
         let name = &found.record.name;
-        if let Err(failure) = gone.and_then(|()| forget(&declared, name, args.forget)) {
-            say(&failure);
-            last = Some(failure);
+        match gone.and_then(|()| forget(&declared, name, args.forget)) {
+            Ok(()) => detached.push(found.record.name),
+            Err(failure) => {
+                say(&failure);
+                last = Some(failure);
+            }
         }
     }
+    show_detached(args, &detached)?;
     Ok(last.map_or(ExitCode::SUCCESS, |failure| failure.code()))
+}
+
+/// Prints the names of the detached disks, if JSON was asked for.
+fn show_detached(args: &DetachArgs, names: &[String]) -> Result<(), Failure> {
+    show(args.output, String::new, || json!({ "detached": names }))
 }
 
 pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
@@ -57,7 +68,8 @@ pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("the kernel takes over sizes by itself"));
     }
     let client = Client::of_attachment(records.socket(&found.record.name));
-    client.ask("POST", attachment::RESIZE, &json!({}))?;
+    let resized = client.ask("POST", attachment::RESIZE, &json!({}))?;
+    show(args.output, String::new, || resized)?;
     Ok(ExitCode::SUCCESS)
 }
 

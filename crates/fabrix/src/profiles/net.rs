@@ -31,7 +31,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
     make_folder(args.report.as_deref())?;
     let stop = stop_flag()?;
     if let Some(address) = &args.server {
-        return server::run(address, &stop);
+        return server::run(address, args.output, &stop);
     }
     let address = address(args.host.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
     let most = wire::LENGTH_MOST;

@@ -7,20 +7,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::wire::{Mode, Order, PATIENCE, REQUEST, RESPONSE};
-use crate::cli::terminal::say;
+use crate::args::Format;
+use crate::cli::terminal::{say, show};
 use crate::failure::Failure;
 
 /// Largest number of connections. Further ones are closed at once.
 const CONNECTIONS_MOST: usize = 256;
 
-pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Failure> {
-    let listener = TcpListener::bind(address)
-        .map_err(|error| Failure::io(format!("cannot listen at {address}: {error}")))?;
+pub(super) fn run(
+    address: &str,
+    output: Format,
+    stop: &Arc<AtomicBool>,
+) -> Result<ExitCode, Failure> {
+    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Failure::usage(format!(
+            "--server {address}: {error}; write ADDR:PORT, like 127.0.0.1:5301"
+        )),
+        _ => Failure::io(format!("cannot listen at {address}: {error}")),
+    })?;
     let cannot = |error| Failure::io(format!("{address}: {error}"));
     let bound = listener.local_addr().map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
     say(format_args!("listening at {bound}"));
+    show(
+        output,
+        String::new,
+        || json!({ "listening": bound.to_string() }),
+    )?;
     let open = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {

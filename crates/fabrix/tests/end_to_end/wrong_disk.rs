@@ -295,7 +295,10 @@ fn a_depth_number_of_jobs_or_time_of_zero_is_a_usage_error() {
     bench_is_refused(
         &["ram:8M", "--verify"],
         2,
-        &["verify needs a job that writes"],
+        &[
+            "--verify needs a job that writes",
+            "--rw=randread --verify=crc32c",
+        ],
     );
 }
 

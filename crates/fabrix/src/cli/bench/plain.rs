@@ -60,6 +60,13 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
 fn job(args: &PlainArgs) -> Result<Job, Failure> {
     let block_bytes = u32::try_from(args.bs)
         .map_err(|_| Failure::usage(format!("--bs {}: an I/O has at most 1M", args.bs)))?;
+    if args.verify && !args.rw.writes() {
+        return Err(Failure::usage(format!(
+            "--verify needs a job that writes, like --rw randwrite; what an earlier job wrote is checked by \
+             fabrix bench --name=check --rw={} --verify=crc32c --filename=DISK",
+            args.rw
+        )));
+    }
     let loops = args.loops.filter(|_| !args.time_based);
     let bounded = args.number_ios.is_some() || loops.is_some();
     let usual_runtime = if bounded {

@@ -2,18 +2,26 @@
 //!
 //! The sequence is pure arithmetic and depends only on a seed. Sequential jobs go through the
 //! region and start over at its end. A sequential mix has one position per direction, as in fio.
-//! Random jobs visit each address once per pass, in an order that is shared by reads and writes.
-//! Without the random map they draw addresses independently. Zipf's law has no map, as in fio.
+//! Random jobs visit each address once per pass. Reads and writes of the same lengths share a pass.
+//! With different lengths each direction has its own, because writes of `bs=4k,16k` start at
+//! multiples of 16k. Without the random map jobs draw addresses independently. Zipf's law and the
+//! other distributions have no map, as in fio.
 
 mod map;
 mod permutation;
+mod scatter;
+mod skew;
 mod zipf;
+mod zones;
 
-use crate::job::{Distribution, Job, Region, Share};
+use crate::job::{Distribution, Job, Region, Share, Sizes};
 use crate::random::{Random, mix};
 use map::Map;
 use permutation::Permutation;
+use scatter::Scatter;
+use skew::Skew;
 use zipf::Zipf;
+use zones::Zones;
 
 /// Direction of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,8 +62,6 @@ pub struct Access {
 /// The sequence of requests of one job.
 #[derive(Debug)]
 pub struct Sequence {
-    units: u64,
-    addresses: Addresses,
     random: Random,
     /// Threshold for reads: a 32-bit draw below it is a read. 0 means never, 2^32 always.
     read_below: u64,
@@ -63,6 +69,9 @@ pub struct Sequence {
     run: Run,
     /// State per direction: reads, then writes.
     sides: [Side; 2],
+    /// Whether writes take their addresses from the state of the reads: the job is a random mix
+    /// whose reads and writes have the same lengths.
+    shares_addresses: bool,
     trims: Trims,
 }
 
@@ -102,28 +111,50 @@ impl Run {
     }
 }
 
-/// Rule for the choice of addresses.
+/// Rule for the choice of addresses. A place is a possible start of a request.
 #[derive(Debug)]
 enum Addresses {
     Sequential,
-    /// Each unit once per pass. All requests have the length of one unit.
+    /// Each place once per pass. All requests have the length of one place.
     Once(Permutation),
-    /// Each unit once per pass, with requests of several lengths.
+    /// Each place once per pass, with requests of several lengths.
     OnceMixed(Map),
     Uniform(Random),
     Zipf(Zipf, Random),
+    Skewed(Skew, Random),
+    Zoned(Zones, Random),
 }
 
 /// State of one direction.
 #[derive(Debug)]
 struct Side {
-    /// Lengths in units, each with the 32-bit draw below which it is chosen. The last threshold is
-    /// 2^32.
-    lengths: Vec<(u64, u32)>,
-    /// Next unit of the sequential order.
+    addresses: Addresses,
+    lengths: Lengths,
+    /// Units of the region.
+    units: u64,
+    /// Distance of two places in units.
+    granule: u32,
+    /// Length of the shortest request in units.
+    shortest: u32,
+    /// Threshold for random addresses: a 32-bit draw below it is random. 2^32 means always.
+    random_below: u64,
+    /// Unit behind the last request.
     next: u64,
     /// Units left out between sequential requests.
     skip: u64,
+}
+
+/// Lengths of requests in units.
+#[derive(Debug)]
+enum Lengths {
+    One(u32),
+    /// Lengths, each with the 32-bit draw below which it is chosen. The last threshold is 2^32.
+    Split(Vec<(u64, u32)>),
+    /// Multiples of the shortest, and the longest.
+    Range {
+        shortest: u32,
+        longest: u32,
+    },
 }
 
 impl Sequence {
@@ -131,22 +162,7 @@ impl Sequence {
     pub fn new(job: &Job, index: u32, region: &Region) -> Self {
         // The seed depends on the index, so that jobs of one run draw different addresses.
         let seed = mix(job.seed ^ mix(u64::from(index) + 1));
-        let addresses = match (job.rw.is_random(), job.distribution) {
-            (false, _) => Addresses::Sequential,
-            (true, Distribution::Uniform) => match (job.random_map, job.has_one_size()) {
-                (false, _) => Addresses::Uniform(Random::new(seed)),
-                (true, true) => Addresses::Once(Permutation::new(region.units, seed)),
-                (true, false) => Addresses::OnceMixed(Map::new(region.units, seed)),
-            },
-            (true, Distribution::Zipf { theta }) => {
-                Addresses::Zipf(Zipf::new(region.units, theta, job.seed), Random::new(seed))
-            }
-        };
-        let side = |write| Side {
-            lengths: lengths(job.sizes(write).iter(), job.unit_bytes()),
-            next: 0,
-            skip: job.skip_bytes / u64::from(job.unit_bytes().max(1)),
-        };
+        let percent = job.percent_read();
         Self {
             run: Run {
                 ios: job.run_ios,
@@ -154,11 +170,12 @@ impl Sequence {
                 left: 0,
                 last: [0; 2],
             },
-            units: region.units,
-            addresses,
             random: Random::new(mix(seed)),
-            read_below: (u64::from(job.percent_read()) << 32) / 100,
-            sides: [side(false), side(true)],
+            read_below: (u64::from(percent) << 32) / 100,
+            sides: [false, true].map(|write| Side::new(job, write, region, seed)),
+            shares_addresses: job.rw.is_random()
+                && (1..100).contains(&percent)
+                && (job.has_one_size() || job.has_equal_sides()),
             trims: match (job.rw.trims(), job.rw.trims_only()) {
                 (false, _) => Trims::None,
                 (true, true) => Trims::Only,
@@ -212,33 +229,21 @@ impl Sequence {
         } else {
             Direction::Read
         };
-        let side = &mut self.sides[direction.index()];
-        let units = side.length(&mut self.random);
-        // Last unit where a request of this length may start.
-        let last = self.units - u64::from(units);
-        if self.run.ios > 1
-            && let Some(unit) = self.run.next_unit(u64::from(units), last)
-        {
-            return Access {
-                unit,
-                units,
-                direction,
-            };
-        }
-        let unit = match &mut self.addresses {
-            Addresses::Sequential => side.next_unit(u64::from(units), last),
-            Addresses::Once(order) => order.draw(),
-            Addresses::OnceMixed(map) => {
-                let (unit, units) = map.draw(units);
+        let units = self.sides[usize::from(write)]
+            .lengths
+            .draw(&mut self.random);
+        let side = &mut self.sides[usize::from(write && !self.shares_addresses)];
+        if self.run.ios > 1 {
+            let last = side.units - u64::from(units);
+            if let Some(unit) = self.run.next_unit(u64::from(units), last) {
                 return Access {
                     unit,
                     units,
                     direction,
                 };
             }
-            Addresses::Uniform(random) => random.below(last + 1),
-            Addresses::Zipf(zipf, random) => zipf.draw(random).min(last),
-        };
+        }
+        let (unit, units) = side.place(units, &mut self.random);
         self.run.keep(unit, u64::from(units));
         Access {
             unit,
@@ -249,40 +254,156 @@ impl Sequence {
 }
 
 impl Side {
-    #[inline]
-    fn length(&self, random: &mut Random) -> u32 {
-        if let [(_, only)] = self.lengths[..] {
-            return only;
+    fn new(job: &Job, write: bool, region: &Region, seed: u64) -> Self {
+        let unit_bytes = job.unit_bytes().max(1);
+        let align = job.align_bytes(write);
+        let granule = (align / unit_bytes).max(1);
+        let shortest = (job.sizes(write).shortest_bytes() / unit_bytes).max(1);
+        let places = (region.units / u64::from(granule)).max(1);
+        let is_used = job.used_sides().any(|used| used == write);
+        let addresses = match job.rw.is_random() && is_used {
+            true => addresses(job, write, places, seed ^ u64::from(write)),
+            false => Addresses::Sequential,
+        };
+        Self {
+            addresses,
+            lengths: Lengths::new(job.sizes(write), unit_bytes),
+            units: region.units,
+            granule,
+            shortest,
+            random_below: (u64::from(job.percent_random[usize::from(write)]) << 32) / 100,
+            next: 0,
+            skip: job.skip_bytes / u64::from(unit_bytes),
         }
-        let draw = random.next() >> 32;
-        let chosen = self.lengths.iter().find(|(below, _)| draw < *below);
-        chosen.expect("the last length has the whole range").1
     }
 
-    fn next_unit(&mut self, units: u64, last: u64) -> u64 {
-        let unit = if self.next > last { 0 } else { self.next };
-        self.next = unit + units + self.skip;
-        unit
+    /// The first unit of a request of `units`, and its length, which may be shorter.
+    #[inline]
+    fn place(&mut self, units: u32, random: &mut Random) -> (u64, u32) {
+        if self.random_below <= u64::from(u32::MAX) {
+            return self.mixed_place(units, random);
+        }
+        self.own_place(units, random)
+    }
+
+    /// A request of a job with random and sequential addresses. As in fio, the random map does not
+    /// learn of sequential requests.
+    fn mixed_place(&mut self, units: u32, random: &mut Random) -> (u64, u32) {
+        if random.next() >> 32 >= self.random_below {
+            return self.next_in_order(units, random);
+        }
+        let (unit, units) = self.own_place(units, random);
+        self.next = unit + u64::from(units);
+        (unit, units)
+    }
+
+    /// A request by the rule for addresses.
+    #[inline]
+    fn own_place(&mut self, units: u32, random: &mut Random) -> (u64, u32) {
+        // Last unit where a request of this length may start.
+        let last = self.units - u64::from(units);
+        let granule = u64::from(self.granule);
+        let place = match &mut self.addresses {
+            Addresses::Sequential => return self.next_in_order(units, random),
+            Addresses::Once(order) => order.draw(),
+            Addresses::OnceMixed(map) => {
+                let (place, count) = map.draw(units.div_ceil(self.granule));
+                return (place * granule, units.min(count * self.granule));
+            }
+            Addresses::Uniform(random) if granule == 1 => random.below(last + 1),
+            Addresses::Uniform(random) => random.below(last / granule + 1),
+            Addresses::Zipf(zipf, random) => zipf.draw(random),
+            Addresses::Skewed(skew, random) => skew.draw(random),
+            Addresses::Zoned(zones, random) => zones.draw(random),
+        };
+        ((place * granule).min(last), units)
+    }
+
+    /// The next request of the sequential order. As in fio, a length that does not fit into the
+    /// rest of the region is drawn again.
+    #[inline]
+    fn next_in_order(&mut self, units: u32, random: &mut Random) -> (u64, u32) {
+        let mut units = units;
+        if self.units.saturating_sub(self.next) < u64::from(self.shortest) {
+            self.next = 0;
+        }
+        while self.units - self.next < u64::from(units) {
+            units = self.lengths.draw(random);
+        }
+        let unit = self.next;
+        self.next += u64::from(units) + self.skip;
+        (unit, units)
     }
 }
 
-/// Lengths in units with the thresholds of their draws.
-fn lengths(shares: impl Iterator<Item = Share>, unit_bytes: u32) -> Vec<(u64, u32)> {
-    let mut percent = 0;
-    let bound = |share: Share| {
-        percent += share.percent;
-        (
-            (u64::from(percent) << 32) / 100,
-            (share.bytes / unit_bytes).max(1),
-        )
-    };
-    shares.map(bound).collect()
+/// The rule for random addresses of one direction.
+fn addresses(job: &Job, write: bool, places: u64, seed: u64) -> Addresses {
+    let scatter = |center| Scatter::new(places, job.seed, center);
+    let random = Random::new(seed);
+    match &job.distribution {
+        Distribution::Uniform if !job.random_map => Addresses::Uniform(random),
+        Distribution::Uniform => match Lengths::new(job.sizes(write), 1) {
+            Lengths::One(_) => Addresses::Once(Permutation::new(places, seed)),
+            _ => Addresses::OnceMixed(Map::new(places, seed)),
+        },
+        Distribution::Zipf { theta, center } => {
+            Addresses::Zipf(Zipf::new(places, *theta, scatter(*center)), random)
+        }
+        Distribution::Pareto { power, center } => {
+            Addresses::Skewed(Skew::pareto(places, *power, scatter(*center)), random)
+        }
+        Distribution::Normal { deviation } => {
+            Addresses::Skewed(Skew::normal(places, *deviation, scatter(None)), random)
+        }
+        Distribution::Zoned(sides) => {
+            let place_bytes = u64::from(job.align_bytes(write).max(1));
+            let zones = Zones::new(&sides[usize::from(write)], places, place_bytes);
+            Addresses::Zoned(zones, random)
+        }
+    }
+}
+
+impl Lengths {
+    fn new(sizes: Sizes<'_>, unit_bytes: u32) -> Self {
+        let units = |bytes: u32| (bytes / unit_bytes).max(1);
+        let (shortest, longest) = (units(sizes.shortest_bytes()), units(sizes.longest_bytes()));
+        if shortest == longest {
+            return Self::One(shortest);
+        }
+        if sizes.range.is_some() {
+            return Self::Range { shortest, longest };
+        }
+        let mut percent = 0;
+        let bound = |share: Share| {
+            percent += share.percent;
+            ((u64::from(percent) << 32) / 100, units(share.bytes))
+        };
+        Self::Split(sizes.iter().map(bound).collect())
+    }
+
+    #[inline]
+    fn draw(&self, random: &mut Random) -> u32 {
+        match self {
+            Self::One(only) => *only,
+            Self::Split(lengths) => {
+                let draw = random.next() >> 32;
+                let chosen = lengths.iter().find(|(below, _)| draw < *below);
+                chosen.expect("the last length has the whole range").1
+            }
+            Self::Range { shortest, longest } => {
+                let draw = random.below(u64::from(*longest));
+                let draw = u32::try_from(draw).expect("below a number of 32 bits");
+                let length = u64::from(*shortest) + u64::from(draw / shortest * shortest);
+                u32::try_from(length).map_or(*longest, |length| length.min(*longest))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Rw;
+    use crate::job::{Rw, SizeRange};
 
     fn sequence(rw: Rw, rwmixread: u32, units: u64) -> Sequence {
         let job = Job {
@@ -398,7 +519,7 @@ mod tests {
     fn requests_of_several_lengths_move_each_byte_once_per_pass() {
         let share = |bytes, percent| Share { bytes, percent };
         let job = Job {
-            rw: Rw::RandMixed,
+            rw: Rw::RandWrite,
             split: [
                 vec![share(4096, 100)],
                 vec![share(4096, 50), share(16384, 50)],
@@ -511,14 +632,90 @@ mod tests {
     }
 
     #[test]
-    fn a_sequential_split_leaves_no_gap_until_it_starts_over() {
+    fn a_sequential_split_leaves_no_gap_and_ends_with_the_region() {
         let mut sequence = split(Rw::Write, 50);
         let mut next = 0;
         for _ in 0..1000 {
             let access = sequence.draw();
-            let room = next + u64::from(access.units) <= 50;
-            assert_eq!(access.unit, if room { next } else { 0 });
-            next = access.unit + u64::from(access.units);
+            assert_eq!(access.unit, next);
+            next = (next + u64::from(access.units)) % 50;
+        }
+    }
+
+    #[test]
+    fn each_direction_visits_its_own_blocks_once_where_the_sizes_differ() {
+        let share = |bytes| {
+            vec![Share {
+                bytes,
+                percent: 100,
+            }]
+        };
+        let job = Job {
+            rw: Rw::RandMixed,
+            split: [share(4096), share(16384)],
+            ..Job::default()
+        };
+        let region = Region {
+            lba: 0,
+            units: 1000,
+            blocks_per_unit: 1,
+        };
+        let mut sequence = Sequence::new(&job, 0, &region);
+        let mut written: Vec<u64> = (0..2000)
+            .map(|_| sequence.draw())
+            .filter(|access| access.direction == Direction::Write)
+            .take(250)
+            .map(|access| access.unit + 4 - u64::from(access.units))
+            .collect();
+        written.sort_unstable();
+        assert!(written.into_iter().eq((0..250).map(|place| place * 4)));
+    }
+
+    #[test]
+    fn a_share_of_random_jobs_may_be_sequential() {
+        let job = Job {
+            percent_random: [25, 100],
+            ..Job::default()
+        };
+        let region = Region {
+            lba: 0,
+            units: 1 << 20,
+            blocks_per_unit: 8,
+        };
+        let mut sequence = Sequence::new(&job, 0, &region);
+        let units: Vec<u64> = (0..10_000).map(|_| sequence.draw().unit).collect();
+        let follow = units.windows(2).filter(|pair| pair[1] == pair[0] + 1);
+        let follow = follow.count();
+        assert!((7_300..=7_700).contains(&follow), "{follow} of 10000");
+    }
+
+    #[test]
+    fn ranges_have_all_multiples_equally_often_and_alignments_hold() {
+        let range = SizeRange {
+            shortest: 4096,
+            longest: 10240,
+        };
+        let job = Job {
+            ranges: [Some(range), None],
+            align: [8192, 0],
+            random_map: false,
+            ..Job::default()
+        };
+        let region = Region {
+            lba: 0,
+            units: 1000,
+            blocks_per_unit: 1,
+        };
+        let mut sequence = Sequence::new(&job, 0, &region);
+        let mut counts = [0_u32; 6];
+        for _ in 0..100_000 {
+            let access = sequence.draw();
+            assert!(access.unit.is_multiple_of(4) && access.unit + u64::from(access.units) <= 1000);
+            counts[access.units as usize] += 1;
+        }
+        // Units of 2 KiB: fio draws 4k, 8k and 10k in the proportion 4 to 4 to 2.
+        for (count, expected) in counts.into_iter().zip([0, 0, 40_000, 0, 40_000, 20_000]) {
+            assert!(count.abs_diff(expected) < 1000, "{counts:?}");
         }
     }
 }

@@ -33,10 +33,10 @@ use crate::latency::PERCENTILES;
 use crate::steady::Steady;
 use crate::verify::Verify;
 
-pub use distribution::Distribution;
+pub use distribution::{Distribution, Zone, ZoneSize};
 pub use region::Region;
 pub use rw::Rw;
-pub use sizes::{Share, Sizes, parse_split};
+pub use sizes::{Share, SizeRange, Sizes, parse_range, parse_split};
 
 /// Largest `iodepth` of a job.
 pub const IODEPTH_MAX: u32 = 4096;
@@ -66,6 +66,11 @@ pub struct Job {
     /// Several request sizes with their shares (`bssplit`), for reads and for writes. Empty:
     /// `block_bytes` only.
     pub split: [Vec<Share>; 2],
+    /// Ranges of request sizes (`bsrange`), for reads and for writes. They replace `split`.
+    pub ranges: [Option<SizeRange>; 2],
+    /// Alignment of random addresses in bytes (`blockalign`), for reads and for writes. 0: the
+    /// shortest request.
+    pub align: [u32; 2],
     /// Requests in flight per job.
     pub iodepth: u32,
     /// Number of jobs, each on its own thread.
@@ -91,9 +96,12 @@ pub struct Job {
     pub run_is_identical: bool,
     /// Bytes left out between sequential requests (`rw=read:8k`).
     pub skip_bytes: u64,
-    /// Whether random requests visit each block once per pass (false: `norandommap`). Zipf's law
-    /// draws addresses independently in any case.
+    /// Whether random requests visit each block once per pass (false: `norandommap`). The other
+    /// distributions draw addresses independently in any case.
     pub random_map: bool,
+    /// Percentage of the requests of a random job with random addresses (`percentage_random`), for
+    /// reads and for writes. Each other request follows the one before it.
+    pub percent_random: [u32; 2],
     /// Contents of unverified writes.
     pub contents: Contents,
     /// Number of requests after which a job ends.
@@ -142,6 +150,8 @@ impl Default for Job {
             rw: Rw::RandRead,
             block_bytes: 4096,
             split: [Vec::new(), Vec::new()],
+            ranges: [None; 2],
+            align: [0; 2],
             iodepth: 32,
             numjobs: 1,
             runtime: Duration::from_secs(10),
@@ -155,6 +165,7 @@ impl Default for Job {
             run_is_identical: false,
             skip_bytes: 0,
             random_map: true,
+            percent_random: [100; 2],
             contents: Contents::default(),
             number_ios: None,
             loops: None,

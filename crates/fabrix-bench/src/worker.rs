@@ -16,6 +16,7 @@ mod copy;
 mod ending;
 mod flushing;
 mod lifecycle;
+mod pieces;
 mod setup;
 mod slot;
 
@@ -39,6 +40,7 @@ use clock::Clock;
 use copy::Copy;
 use flushing::Flushing;
 use lifecycle::{JobPhase, Lifecycle};
+use pieces::Pieces;
 pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
 use slot::{Slot, longest, take_buffers};
 
@@ -58,9 +60,11 @@ pub(crate) struct Worker {
     copy: Option<Copy>,
     flushing: Flushing,
     slots: Vec<Slot>,
+    pieces: Pieces,
     /// Contents of unverified writes.
     filler: Filler,
-    /// Free slots. The slot that has been free longest comes first.
+    /// Free slots, of split requests the first ones. The slot that has been free longest comes
+    /// first.
     idle: VecDeque<u32>,
     /// Drawn request of a verifying job, with its scheduled start, whose unit is still in flight.
     held: Option<(Access, u64)>,
@@ -112,7 +116,8 @@ impl Worker {
         let job = &setup.job;
         let seed = mix(job.seed ^ u64::from(setup.index));
         let mut filler = Filler::new(job, seed);
-        let slots = take_buffers(shard, job, &mut filler).ok_or_else(|| {
+        let pieces = Pieces::new(&setup);
+        let slots = take_buffers(shard, job, &pieces, &mut filler).ok_or_else(|| {
             let bytes = job.buffer_bytes();
             format!(
                 "job {} cannot have its {bytes} bytes of buffers; lower iodepth or bs",
@@ -138,13 +143,14 @@ impl Worker {
             flushing: Flushing::new(job),
             slots,
             filler,
-            idle: (0..job.iodepth).collect(),
+            idle: pieces.first_slots(job.iodepth),
             held: None,
             parked: None,
             in_flight: 0,
             started: 0,
             started_bytes: 0,
-            longest: [false, true].map(|write| longest(job, write)),
+            longest: [false, true].map(|write| longest(job, write).min(pieces.longest_bytes())),
+            pieces,
             unit_bytes: setup.region.blocks_per_unit * setup.block_bytes,
             lifecycle: Lifecycle::default(),
             clock: Clock::new(),
@@ -171,6 +177,9 @@ impl Worker {
     fn next_slot(&mut self, shard: &mut Shard) -> Option<u32> {
         self.advance(shard);
         if let Some(slot) = self.next_copy().or_else(|| self.parked.take()) {
+            return Some(slot);
+        }
+        if let Some(slot) = self.next_piece(shard) {
             return Some(slot);
         }
         let slot = *self.idle.front()?;
@@ -318,6 +327,10 @@ impl Worker {
     fn request(&self, slot: u32, payload: Payload<'static>) -> Request<'static> {
         let access = self.slots[slot as usize].access;
         let region = self.region_of(access.direction);
+        let (first, blocks) = match self.pieces.most {
+            1 => (0, access.units * region.blocks_per_unit),
+            _ => self.piece(slot),
+        };
         Request {
             operation: match access.direction {
                 Direction::Read => Operation::Read,
@@ -326,8 +339,8 @@ impl Worker {
                 },
                 Direction::Trim => Operation::Deallocate,
             },
-            lba: region.lba_of(access.unit),
-            blocks: access.units * region.blocks_per_unit,
+            lba: region.lba_of(access.unit) + u64::from(first),
+            blocks,
             payload,
             token: Token {
                 task: self.id,

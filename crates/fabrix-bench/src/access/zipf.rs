@@ -1,20 +1,19 @@
 //! Addresses after Zipf's law: the probability of rank `k` is proportional to `1/k^theta`.
 //!
-//! Ranks are drawn by rejection-inversion, which needs no table and constant time. A hash then
-//! scatters the ranks over the region, so that frequent units are not adjacent. Source: Hörmann,
+//! Ranks are drawn by rejection-inversion, which needs no table and constant time. They are then
+//! scattered over the region, so that frequent places are not adjacent. Source: Hörmann,
 //! Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
 //! Transactions on Modeling and Computer Simulation 6(3), 1996.
 
-use crate::random::{Random, mix, scaled, whole};
+use super::scatter::Scatter;
+use crate::random::{Random, whole};
 
-/// Zipf's law over a number of units.
+/// Zipf's law over a number of places.
 #[derive(Debug)]
 pub(super) struct Zipf {
-    units: u64,
+    places: u64,
     theta: f64,
-    /// Seed of the mapping from rank to unit. All jobs of a run share it, so they share the
-    /// frequent units.
-    scatter: u64,
+    scatter: Scatter,
     /// The integral of the density at the left end of the first rank and at the right end of the
     /// last.
     ends: (f64, f64),
@@ -23,24 +22,23 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    /// A law over at least one unit, with `theta` above 0.
-    pub(super) fn new(units: u64, theta: f64, scatter: u64) -> Self {
+    /// A law over at least one place, with `theta` above 0.
+    pub(super) fn new(places: u64, theta: f64, scatter: Scatter) -> Self {
         let mut law = Self {
-            units,
+            places,
             theta,
-            scatter: mix(scatter),
+            scatter,
             ends: (0.0, 0.0),
             accept_distance: 0.0,
         };
-        law.ends = (law.integral(1.5) - 1.0, law.integral(units as f64 + 0.5));
+        law.ends = (law.integral(1.5) - 1.0, law.integral(places as f64 + 0.5));
         law.accept_distance = 2.0 - law.inverse(law.integral(2.5) - law.density(2.0));
         law
     }
 
-    /// Draws a unit.
+    /// Draws a place.
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
-        let scattered = mix(self.rank(random) ^ self.scatter);
-        scaled(scattered, self.units)
+        self.scatter.place(self.rank(random) - 1)
     }
 
     /// Draws a rank, starting at 1.
@@ -49,7 +47,7 @@ impl Zipf {
         loop {
             let area = last + random.unit() * (first - last);
             let exact = self.inverse(area);
-            let rank = exact.round().clamp(1.0, self.units as f64);
+            let rank = exact.round().clamp(1.0, self.places as f64);
             if rank - exact <= self.accept_distance
                 || area >= self.integral(rank + 0.5) - self.density(rank)
             {
@@ -90,7 +88,10 @@ mod tests {
 
     /// Counts of the first ranks in 200,000 draws.
     fn ranks(units: u64, theta: f64) -> Vec<u32> {
-        let (law, mut random) = (Zipf::new(units, theta, 1), Random::new(5));
+        let (law, mut random) = (
+            Zipf::new(units, theta, Scatter::new(units, 1, None)),
+            Random::new(5),
+        );
         let mut hits = vec![0; 17];
         for _ in 0..200_000 {
             let rank = law.rank(&mut random);
@@ -127,7 +128,10 @@ mod tests {
 
     #[test]
     fn the_often_asked_places_do_not_lie_side_by_side() {
-        let (law, mut random) = (Zipf::new(1 << 20, 1.2, 1), Random::new(5));
+        let (law, mut random) = (
+            Zipf::new(1 << 20, 1.2, Scatter::new(1 << 20, 1, None)),
+            Random::new(5),
+        );
         let mut units: Vec<u64> = (0..1000).map(|_| law.draw(&mut random)).collect();
         units.sort_unstable();
         units.dedup();

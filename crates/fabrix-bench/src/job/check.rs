@@ -79,6 +79,9 @@ impl Job {
         if let Err(sentence) = self.distribution.check() {
             return self.refuse(&sentence);
         }
+        if let Some(percent) = self.percent_random.iter().find(|percent| **percent > 100) {
+            return self.refuse(&format!("percentage_random={percent} is not a percentage"));
+        }
         if let Err(sentence) = self.contents.check() {
             return self.refuse(&sentence);
         }

@@ -5,8 +5,8 @@ use fabrix_block::{Deallocate, Geometry};
 use super::{Job, JobError, MAP_UNITS_MAX, VERIFY_UNITS_MAX};
 use crate::words::Counted;
 
-/// The region of one job: a row of equal units. A unit is the job's shortest request. A longer
-/// request takes several units.
+/// The region of one job: a row of equal units. Lengths and alignments of requests are multiples of
+/// a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// First LBA.
@@ -36,10 +36,13 @@ impl Job {
         for bs in self.all_sizes() {
             self.check_size(bs, geometry)?;
         }
-        let unit = self.unit_bytes();
-        if let Some(bs) = self.all_sizes().find(|bs| !bs.is_multiple_of(unit)) {
+        if let Some(align) = self
+            .align
+            .into_iter()
+            .find(|align| !align.is_multiple_of(block))
+        {
             return self.refuse(&format!(
-                "bssplit has {bs}, which is not a multiple of its shortest request of {unit} bytes"
+                "blockalign={align} is not a multiple of the disk's block of {block} bytes"
             ));
         }
         if self.rw.trims() && geometry.deallocate == Deallocate::No {
@@ -63,13 +66,19 @@ impl Job {
                 "bs={bs} is not a multiple of the disk's block of {block} bytes; bs={fix} would be"
             ));
         }
-        if bs > geometry.max_transfer_bytes {
-            return self.refuse(&format!(
-                "bs={bs} is more than the disk takes in one request, {} bytes; lower bs",
-                geometry.max_transfer_bytes
-            ));
-        }
         Ok(())
+    }
+
+    /// Checks that no request of a copy has to be split.
+    pub(crate) fn check_whole(&self, geometry: &Geometry) -> Result<(), JobError> {
+        let most = geometry.max_transfer_bytes;
+        match self.all_sizes().find(|bs| *bs > most) {
+            Some(bs) => self.refuse(&format!(
+                "bs={bs} is more than the disk takes in one request, {most} bytes, and a copy needs \
+                 whole requests; lower bs"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The region of job `index` (from 0) on a disk.
@@ -79,6 +88,8 @@ impl Job {
         self.check_numbers()?;
         self.check_block(geometry)?;
         let (start, bytes) = self.span(index, geometry)?;
+        let zones = self.distribution.check_region(bytes);
+        zones.or_else(|sentence| self.refuse(&sentence))?;
         let unit_bytes = self.unit_bytes();
         let region = Region {
             lba: start / u64::from(geometry.block_bytes),
@@ -211,17 +222,6 @@ mod tests {
                 ..Job::default()
             },
             "bs=0 is not a multiple of the disk's block of 4096 bytes; bs=4096 would be",
-        );
-    }
-
-    #[test]
-    fn refuses_more_than_the_disk_takes_at_once() {
-        refused(
-            &Job {
-                block_bytes: 2 << 20,
-                ..Job::default()
-            },
-            "bs=2097152 is more than the disk takes in one request, 1048576 bytes; lower bs",
         );
     }
 
@@ -396,10 +396,7 @@ mod tests {
             }
         };
         assert_eq!(region(&split(&[8192, 16384]), 0).blocks_per_unit, 2);
-        refused(
-            &split(&[8192, 12288]),
-            "bssplit has 12288, which is not a multiple of its shortest request of 8192 bytes",
-        );
+        assert_eq!(region(&split(&[8192, 12288]), 0).blocks_per_unit, 1);
         refused(
             &split(&[4096, 4000]),
             "bs=4000 is not a multiple of the disk's block of 4096 bytes; bs=4096 would be",

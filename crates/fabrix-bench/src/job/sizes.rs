@@ -1,4 +1,4 @@
-//! Request sizes: one size, or several with their shares (fio's `bssplit`).
+//! Request sizes: one size, several with their shares (fio's `bssplit`), or a range (`bsrange`).
 
 use super::Job;
 
@@ -11,22 +11,43 @@ pub struct Share {
     pub percent: u32,
 }
 
+/// A range of request sizes: the multiples of the shortest up to the longest, equally often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeRange {
+    /// Shortest request in bytes.
+    pub shortest: u32,
+    /// Longest request in bytes. As in fio, it need not be a multiple of the shortest.
+    pub longest: u32,
+}
+
 /// The request sizes of one direction. At least one.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes<'a> {
     split: &'a [Share],
+    /// Range that replaces `split`.
+    pub range: Option<SizeRange>,
     usual: u32,
 }
 
 impl Sizes<'_> {
-    /// The sizes with their shares.
+    /// The sizes with their shares. Of a range only its ends.
     pub fn iter(&self) -> impl Iterator<Item = Share> + '_ {
-        let one = Share {
-            bytes: self.usual,
-            percent: 100,
+        let share = |bytes, percent| Share { bytes, percent };
+        let (one, other, split) = match self.range {
+            Some(range) => (
+                Some(share(range.shortest, 50)),
+                Some(share(range.longest, 50)),
+                &[][..],
+            ),
+            None if self.split.is_empty() => (Some(share(self.usual, 100)), None, self.split),
+            None => (None, None, self.split),
         };
-        let one = self.split.is_empty().then_some(one);
-        one.into_iter().chain(self.split.iter().copied())
+        one.into_iter().chain(other).chain(split.iter().copied())
+    }
+
+    /// Length of the shortest request in bytes.
+    pub fn shortest_bytes(&self) -> u32 {
+        self.iter().map(|share| share.bytes).min().unwrap_or(0)
     }
 
     /// Length of the longest request in bytes.
@@ -40,13 +61,26 @@ impl Job {
     pub fn sizes(&self, write: bool) -> Sizes<'_> {
         Sizes {
             split: &self.split[usize::from(write)],
+            range: self.ranges[usize::from(write)],
             usual: self.block_bytes,
         }
     }
 
     /// Whether the job has requests of different sizes.
     pub fn is_split(&self) -> bool {
-        self.split.iter().any(|shares| !shares.is_empty())
+        let has_split = self.split.iter().any(|shares| !shares.is_empty());
+        has_split || self.has_range()
+    }
+
+    /// Whether a direction of the job has a range of sizes.
+    pub fn has_range(&self) -> bool {
+        self.ranges.iter().any(Option::is_some)
+    }
+
+    /// Whether reads and writes have the same lengths and alignments.
+    pub(crate) fn has_equal_sides(&self) -> bool {
+        let [reads, writes] = &self.split;
+        reads == writes && self.ranges[0] == self.ranges[1] && self.align[0] == self.align[1]
     }
 
     /// Whether all requests of the job have the same length.
@@ -57,31 +91,51 @@ impl Job {
 
     /// All request sizes in use, of reads and writes.
     pub(super) fn all_sizes(&self) -> impl Iterator<Item = u32> {
+        self.used_sides().flat_map(|write| {
+            self.sizes(write)
+                .iter()
+                .map(|share| share.bytes)
+                .collect::<Vec<_>>()
+        })
+    }
+
+    /// The directions in use: whether they write.
+    pub(crate) fn used_sides(&self) -> impl Iterator<Item = bool> {
         let percent = self.percent_read();
-        [(false, percent > 0), (true, percent < 100)]
+        let sides = [(false, percent > 0), (true, percent < 100)];
+        sides
             .into_iter()
-            .filter(|(_, used)| *used)
-            .flat_map(|(write, _)| {
-                self.sizes(write)
-                    .iter()
-                    .map(|share| share.bytes)
-                    .collect::<Vec<_>>()
-            })
+            .filter_map(|(write, used)| used.then_some(write))
     }
 
-    /// Alignment of addresses in bytes: the shortest request, as in fio.
+    /// Alignment of the random addresses of reads or of writes in bytes: `blockalign`, or the
+    /// shortest request.
+    pub fn align_bytes(&self, write: bool) -> u32 {
+        match self.align[usize::from(write)] {
+            0 => self.sizes(write).shortest_bytes(),
+            align => align,
+        }
+    }
+
+    /// The longest length of which all requests and all alignments are multiples, in bytes. The job
+    /// counts in this unit.
     pub fn unit_bytes(&self) -> u32 {
-        self.all_sizes().min().unwrap_or(self.block_bytes)
+        let aligns = self.used_sides().map(|write| self.align_bytes(write));
+        let unit = self.all_sizes().chain(aligns).reduce(common_divisor);
+        unit.unwrap_or(self.block_bytes)
     }
 
-    /// The sizes as shown in reports: `4096`, or `4096/60:65536/40` for reads and, after a comma,
-    /// for writes.
+    /// The sizes as shown in reports: `4096`, `4096-65536`, or `4096/60:65536/40` for reads and,
+    /// after a comma, for writes.
     pub fn size_text(&self) -> String {
         if !self.is_split() {
             return self.block_bytes.to_string();
         }
         let text = |write| {
             let shares = self.sizes(write);
+            if let Some(SizeRange { shortest, longest }) = shares.range {
+                return format!("{shortest}-{longest}");
+            }
             let parts = shares
                 .iter()
                 .map(|share| format!("{}/{}", share.bytes, share.percent));
@@ -92,6 +146,44 @@ impl Job {
             0 => text(true),
             _ => format!("{},{}", text(false), text(true)),
         }
+    }
+}
+
+/// The greatest common divisor. 0 divides nothing, and is a multiple of every number.
+fn common_divisor(one: u32, other: u32) -> u32 {
+    let (mut one, mut other) = (one, other);
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// Parses fio's `bsrange`: `SHORTEST-LONGEST`, for reads and, after a comma, for writes and for
+/// trims. Without a comma the range applies to all. `parse_size` parses a size.
+///
+/// Errors: a sentence about the wrong part.
+pub fn parse_range(
+    text: &str,
+    parse_size: impl Fn(&str) -> Result<u64, String>,
+) -> Result<[SizeRange; 2], String> {
+    let bytes = |size: &str| {
+        u32::try_from(parse_size(size)?).map_err(|_| format!("{size} is too long a request"))
+    };
+    let range = |text: &str| -> Result<SizeRange, String> {
+        let ends = text.split_once(['-', ':']);
+        let (one, other) = ends.ok_or_else(|| format!("`{text}` is not a range; write 4k-64k"))?;
+        let (one, other) = (bytes(one)?, bytes(other)?);
+        Ok(SizeRange {
+            shortest: one.min(other),
+            longest: one.max(other),
+        })
+    };
+    let mut parts = text.split(',').map(str::trim).map(range);
+    let reads = parts.next().unwrap_or_else(|| range(""))?;
+    let writes = parts.next().transpose()?.unwrap_or(reads);
+    match (parts.next().transpose()?, parts.next()) {
+        (_, None) => Ok([reads, writes]),
+        _ => Err(format!("`{text}` has more than three ranges")),
     }
 }
 
@@ -194,6 +286,35 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn ranges_are_read_for_both_directions_or_for_each() {
+        let parse = |text| parse_range(text, fabrix_block::spec::parse_size);
+        let range = |shortest, longest| SizeRange { shortest, longest };
+        assert_eq!(parse("4k-16k"), Ok([range(4096, 16384); 2]));
+        assert_eq!(
+            parse("16k:4k,512-8k"),
+            Ok([range(4096, 16384), range(512, 8192)])
+        );
+        for (text, part) in [
+            ("4k", "not a range"),
+            ("4k-", "not a size"),
+            ("1-2,1-2,1-2,1-2", "more than three"),
+            ("4k-8P", "too long"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let job = Job {
+            ranges: [Some(range(4096, 10240)), None],
+            ..Job::default()
+        };
+        assert_eq!(
+            (job.unit_bytes(), job.size_text()),
+            (2048, "4096-10240".into())
+        );
+        assert!(!job.has_one_size());
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl Workers {
                     region,
                     copy_to: copy_to.transpose().map_err(RunError::Job)?,
                     block_bytes: device.geometry().block_bytes,
+                    max_transfer_bytes: device.geometry().max_transfer_bytes,
                     run,
                     drain: config.drain,
                     stop_drain: config.stop_drain,
@@ -289,6 +290,9 @@ fn destination(
         return Err(JobError(format!("job \"{}\": {sentence}", job.name)));
     }
     let unit = region.blocks_per_unit * source.geometry().block_bytes;
+    for geometry in [source.geometry(), to.device.geometry()] {
+        job.check_whole(geometry)?;
+    }
     // The writes of the copy are checked like a job on the destination disk.
     let writes = Job {
         name: format!("{}, the copy", job.name),

@@ -22,6 +22,13 @@ impl Worker {
             return self.flushed(shard, slot, status);
         }
         self.put_back(slot, loan);
+        let (slot, status) = match self.pieces.most {
+            1 => (slot, status),
+            _ => match self.end_piece(slot, status) {
+                Some(ended) => ended,
+                None => return,
+            },
+        };
         self.verify(shard, slot, status);
         match (status.is_ok(), self.lifecycle.phase) {
             (true, JobPhase::Probe) => {}
@@ -63,13 +70,20 @@ impl Worker {
         let (Some(verifier), Some(verified)) = (&mut self.verifier, &mut self.tally.verify) else {
             return;
         };
-        let slot = &self.slots[slot as usize];
+        let index = slot as usize;
+        let slot = &self.slots[index];
         let unit = slot.access.unit;
         verifier.release(unit);
         if !status.is_ok() || self.lifecycle.phase == JobPhase::Probe {
             return;
         }
-        match (slot.access.direction, &slot.read) {
+        let bytes = self.unit_bytes as usize;
+        let data = match (self.pieces.most, &slot.read) {
+            _ if slot.access.direction != Direction::Read => None,
+            (1, buf) => buf.as_ref().map(|buf| &buf.bytes()[..bytes]),
+            _ => self.pieces.gather(&self.slots[index..], bytes),
+        };
+        match (slot.access.direction, data) {
             (Direction::Trim, _) => verifier.forget(unit),
             (Direction::Write, _) => {
                 verifier.acknowledge(unit);
@@ -77,9 +91,7 @@ impl Worker {
                     backlog.written(unit);
                 }
             }
-            (Direction::Read, Some(buf)) => {
-                verifier.check(unit, &buf.bytes()[..self.unit_bytes as usize], verified);
-            }
+            (Direction::Read, Some(data)) => verifier.check(unit, data, verified),
             (Direction::Read, None) => verifier.buffer_missing(unit, verified),
         }
         if verified.errors > 0 && verifier.is_fatal() {

@@ -163,7 +163,10 @@ impl Worker {
 
     /// Stops starting requests.
     fn drain(&mut self, shard: &mut Shard) {
-        if let Some(slot) = self.parked.take() {
+        // The other pieces of a split request are in flight, so its parked piece has to follow them.
+        if self.pieces.most == 1
+            && let Some(slot) = self.parked.take()
+        {
             let unit = self.slots[slot as usize].access.unit;
             self.verifier
                 .iter_mut()

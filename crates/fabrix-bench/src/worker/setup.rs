@@ -62,6 +62,8 @@ pub(crate) struct Setup {
     pub(crate) copy_to: Option<Destination>,
     /// Block size of the disk in bytes.
     pub(crate) block_bytes: u32,
+    /// Longest request of the disk in bytes. Longer requests of the job are split.
+    pub(crate) max_transfer_bytes: u32,
     pub(crate) run: u64,
     pub(crate) drain: Duration,
     /// `drain` after the user has stopped the run.

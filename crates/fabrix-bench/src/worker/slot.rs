@@ -3,9 +3,11 @@
 //! All buffers are allocated before the first request. This file fills the buffers of writes, and
 //! makes sure that a buffer is not changed while a disk may still read it.
 
+use fabrix_block::Status;
 use fabrix_rt::{Buf, Loan, Shard};
 
 use super::Worker;
+use super::pieces::Pieces;
 use crate::access::{Access, Direction};
 use crate::contents::Filler;
 use crate::job::Job;
@@ -20,6 +22,9 @@ pub(super) struct Slot {
     pub(super) access: Access,
     pub(super) scheduled_ns: u64,
     pub(super) start_ns: u64,
+    /// In the first slot of a split request: pieces that are not answered, and the first failure.
+    pub(super) pieces_left: u32,
+    pub(super) failure: Option<Status>,
 }
 
 impl Slot {
@@ -43,12 +48,24 @@ impl Worker {
         access: Access,
         scheduled_ns: u64,
     ) {
-        let bytes = self.bytes(access);
+        let prepared = &mut self.slots[slot as usize];
+        (prepared.access, prepared.scheduled_ns, prepared.start_ns) =
+            (access, scheduled_ns, self.clock.now_ns());
+        let bytes = match self.pieces.most {
+            1 => self.bytes(access),
+            _ => self.split(slot),
+        };
+        self.prepare_buffer(shard, slot, bytes);
+    }
+
+    /// Makes sure that a slot has a buffer, and gives a write of `bytes` its contents.
+    #[inline]
+    pub(super) fn prepare_buffer(&mut self, shard: &mut Shard, slot: u32, bytes: usize) {
+        let from = self.piece_offset(slot);
+        let slot = &mut self.slots[slot as usize];
+        let access = slot.access;
         let writes = access.direction == Direction::Write;
         let longest = self.longest[usize::from(writes)];
-        let slot = &mut self.slots[slot as usize];
-        (slot.access, slot.scheduled_ns, slot.start_ns) =
-            (access, scheduled_ns, self.clock.now_ns());
         if access.direction == Direction::Trim {
             return;
         }
@@ -62,7 +79,11 @@ impl Worker {
             *buf = shard.take_buf(longest);
         }
         if writes && let (Some(verifier), Some(buf)) = (&mut self.verifier, buf) {
-            verifier.stamp(access.unit, &mut buf.bytes_mut()[..bytes]);
+            let bytes = &mut buf.bytes_mut()[..bytes];
+            match self.pieces.most {
+                1 => verifier.stamp(access.unit, bytes),
+                _ => self.pieces.copy_stamped(from, bytes),
+            }
         }
     }
 
@@ -119,21 +140,32 @@ fn replacement(
 }
 
 /// The slots with their buffers. None without enough memory.
-pub(super) fn take_buffers(shard: &mut Shard, job: &Job, filler: &mut Filler) -> Option<Vec<Slot>> {
-    (0..job.iodepth)
-        .map(|_| new_slot(shard, job, filler))
+pub(super) fn take_buffers(
+    shard: &mut Shard,
+    job: &Job,
+    pieces: &Pieces,
+    filler: &mut Filler,
+) -> Option<Vec<Slot>> {
+    let slots = 0..job.iodepth * pieces.most;
+    slots
+        .map(|_| new_slot(shard, job, pieces.longest_bytes(), filler))
         .collect()
 }
 
-/// A slot. Its buffer for writes is filled here, so that the measurement includes neither page
-/// faults nor the generation of the first contents.
-fn new_slot(shard: &mut Shard, job: &Job, filler: &mut Filler) -> Option<Slot> {
+/// A slot with buffers of up to `most` bytes. Its buffer for writes is filled here, so that the
+/// measurement includes neither page faults nor the generation of the first contents.
+fn new_slot(shard: &mut Shard, job: &Job, most: usize, filler: &mut Filler) -> Option<Slot> {
     let mut slot = Slot::default();
     if job.percent_read() > 0 || job.verify.is_some() {
-        slot.read = Some(shard.take_buf(longest(job, false))?);
+        slot.read = Some(shard.take_buf(longest(job, false).min(most))?);
     }
     if job.percent_read() < 100 && !job.rw.trims_only() {
-        slot.write = Some(replacement(shard, filler, None, longest(job, true))?);
+        slot.write = Some(replacement(
+            shard,
+            filler,
+            None,
+            longest(job, true).min(most),
+        )?);
     }
     Some(slot)
 }

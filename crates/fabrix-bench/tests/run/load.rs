@@ -10,7 +10,7 @@ use fabrix_bench::verify::Verify;
 use fabrix_bench::{Config, Flushes, Job, Part, RunError, Rw, Start, run, run_together};
 use fabrix_block::Device;
 
-use super::disk::{Manner, job, results};
+use super::disk::{Manner, TestDisk, job, results};
 use super::honest;
 
 #[test]
@@ -334,10 +334,54 @@ fn a_job_that_only_writes_may_have_a_shorter_size_for_reads() {
 }
 
 #[test]
+fn requests_longer_than_the_disk_takes_are_split_and_counted_once() {
+    for (manner, verify) in [
+        (Manner::AtOnce, false),
+        (Manner::Later(3), false),
+        (Manner::Later(2), true),
+    ] {
+        let disk = Arc::new(TestDisk::honest(1280, manner));
+        let job = Job {
+            // Two and a half pieces of the disk's 1 MiB.
+            block_bytes: 5 << 19,
+            iodepth: 1,
+            loops: Some(1),
+            number_ios: None,
+            verify: verify.then(|| Verify::fine(5 << 19)),
+            ..job(Rw::Write, 1)
+        };
+        let results = results(&disk, &job);
+        let write = &results.aggregate.write;
+        assert_eq!((write.ios, write.bytes), (2, 5 << 20));
+        assert_eq!(write.service.count, 2);
+        let expected = [(0, 256), (256, 256), (512, 128)];
+        let second = expected.map(|(lba, blocks)| (lba + 640, blocks));
+        for is_write in [true, false] {
+            // The first read comes before the writes.
+            let seen = disk.seen().into_iter().skip(2);
+            let seen = seen.filter(|seen| seen.write == is_write);
+            let mut pieces: Vec<(u64, u32)> = seen.map(|seen| (seen.lba, seen.blocks)).collect();
+            pieces.sort_unstable();
+            let all = [expected, second].concat();
+            assert_eq!(pieces, if is_write || verify { all } else { Vec::new() });
+        }
+        if let Some(verified) = &results.jobs[0].verify {
+            assert_eq!((verified.blocks_checked, verified.errors), (1280, 0));
+        }
+        let bytes = disk.bytes();
+        let sectors: HashSet<&[u8]> = bytes.chunks(512).collect();
+        assert_eq!(sectors.len(), 10 << 10);
+    }
+}
+
+#[test]
 fn zipfs_law_asks_few_places_often() {
     let disk = honest(Manner::AtOnce);
     let job = Job {
-        distribution: Distribution::Zipf { theta: 1.2 },
+        distribution: Distribution::Zipf {
+            theta: 1.2,
+            center: None,
+        },
         ..job(Rw::RandRead, 10_000)
     };
     results(&disk, &job);

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::{Counted, Job, Rw};
 use fabrix_block::spec::{Size, parse_size};
 
@@ -97,6 +98,13 @@ impl Test {
             rw: Rw::new(self.random, rwmixread),
             random_map: false,
             rwmixread,
+            contents: Contents {
+                base: match args.zero_fill {
+                    true => Base::Zeroes,
+                    false => Base::Random,
+                },
+                ..Contents::default()
+            },
             block_bytes: self.block_bytes,
             iodepth: self.queues,
             numjobs: self.threads,
@@ -156,6 +164,11 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
          10^6 bytes",
         Counted(args.count.into(), "run")
     )];
+    if args.zero_fill {
+        notes.push(
+            "writes have zeroes: a disk that compresses or deduplicates is fast with them".into(),
+        );
+    }
     notes.extend(session.fill(&disk, Some(args.size)));
     let mut lines: Vec<Line> = tests
         .into_iter()

@@ -551,7 +551,6 @@ mod tests {
             "iodepth_low",
             "latency_target",
             "nrfiles",
-            "percentage_random",
             "read_iolog",
             "trim_percentage",
             "verify_state_load",

@@ -217,7 +217,9 @@ fn options(run: &Run) -> Value {
     set("name", job.name.clone());
     set("filename", run.disk.clone());
     set("rw", job.rw.name().into());
-    if job.is_split() {
+    if job.has_range() {
+        set("bsrange", job.size_text());
+    } else if job.is_split() {
         set("bssplit", job.size_text());
     } else {
         set("bs", Size(job.block_bytes.into()).to_string());
@@ -235,6 +237,10 @@ fn options(run: &Run) -> Value {
     }
     if !job.random_map {
         set("norandommap", "1".into());
+    }
+    if job.align != [0; 2] {
+        let [reads, writes] = job.align;
+        set("blockalign", format!("{reads},{writes}"));
     }
     set("group_reporting", "1".into());
     if let Some(size) = job.size {

@@ -17,7 +17,7 @@ pub(crate) fn asked(job: &Job) -> String {
     } else {
         format!(", rwmixread={percent}")
     };
-    let law = match job.distribution {
+    let law = match &job.distribution {
         Distribution::Uniform => String::new(),
         law => format!(", random_distribution={}", law.text()),
     };

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
 
 fn job(args: &PlainArgs) -> Result<Job, Failure> {
     let block_bytes = u32::try_from(args.bs)
-        .map_err(|_| Failure::usage(format!("--bs {}: an I/O has at most 1M", args.bs)))?;
+        .map_err(|_| Failure::usage(format!("--bs {}: an I/O has less than 4G", args.bs)))?;
     if args.verify && !args.rw.writes() {
         return Err(Failure::usage(format!(
             "--verify needs a job that writes, like --rw randwrite; what an earlier job wrote is checked by \
@@ -100,7 +100,10 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
         rwmixread: args.rwmixread.into(),
         offset: args.offset,
         size: args.size,
-        distribution: args.random_distribution,
+        distribution: args.random_distribution.clone(),
+        ranges: usual.ranges,
+        align: usual.align,
+        percent_random: usual.percent_random,
         verify: args.verify.then(|| Verify::fine(block_bytes)),
         steady: steady.transpose().map_err(Failure::usage)?,
         rate: args.rate_iops.map(|iops| Rate {

@@ -4,9 +4,13 @@
 //! error that names it. Flags whose behaviour Fabrix always has (no page cache, unbound threads)
 //! are accepted. Flags that change only DiskSpd's own work are listed in `without_effect`.
 
+use std::fs::File;
+use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabrix_bench::arrivals::{Bursts, Pacing, Rate};
+use fabrix_bench::contents::{Base, Contents};
+use fabrix_bench::job::{Distribution, Zone, ZoneSize};
 use fabrix_bench::{Job, Rw};
 use fabrix_block::Spec;
 use fabrix_block::spec::{Disk as SpecDisk, parse_size};
@@ -189,15 +193,13 @@ impl Flags {
                 self.has_no_effect(flag);
             }
             'r' if value.starts_with('s') => {
-                return Err(
-                    "a mix of random and sequential requests is not supported; give -r or -s"
-                        .into(),
-                );
+                let percent = value[1..].parse().ok().filter(|percent| *percent <= 100);
+                job.percent_random = [percent.ok_or("is not a percentage")?; 2];
+                self.random = true;
             }
             'r' if value.starts_with('d') => {
-                return Err(
-                    "distributions of -rd are not supported; -r alone spreads evenly".into(),
-                );
+                job.distribution = distribution(&value[1..], block)?;
+                self.random = true;
             }
             'r' => {
                 self.random = true;
@@ -235,7 +237,7 @@ impl Flags {
             'a' => self.cores = cores(value)?,
             'S' => self.caching(value)?,
             'h' if value.is_empty() => self.caching("h")?,
-            'Z' => contents(value, block)?,
+            'Z' => job.contents = contents(value, block)?,
             // Threads are unbound unless -a binds them.
             'n' if value.is_empty() => {}
             'P' => {
@@ -312,19 +314,76 @@ fn result_format(value: &str) -> Result<bool, String> {
     }
 }
 
-/// Checks the contents of written buffers. They are random.
-fn contents(value: &str, block: u32) -> Result<(), String> {
-    match value {
-        "" => Err("buffers of zeroes are not supported; without -Z they are random".into()),
-        "r" => Err(
-            "new contents for each request are not supported; without -Zr they are random".into(),
-        ),
-        _ if value.contains(',') => {
-            Err("contents from a file are not supported; they are random".into())
+/// Contents of written buffers: zeroes, new random data for each request, random data, or the start
+/// of a file.
+fn contents(value: &str, block: u32) -> Result<Contents, String> {
+    let mut contents = Contents::default();
+    match (value, value.split_once(',')) {
+        ("", _) => contents.base = Base::Zeroes,
+        ("r", _) => contents.refill = Some(true),
+        (_, None) => drop(size(value, block)?),
+        (_, Some((bytes, path))) => {
+            let bytes = size(bytes, block)?;
+            if !(1..=SOURCE_BYTES_MAX).contains(&bytes) {
+                return Err(format!("{bytes} is not from 1 to {SOURCE_BYTES_MAX} bytes"));
+            }
+            let mut start = Vec::new();
+            let read = File::open(path).and_then(|file| file.take(bytes).read_to_end(&mut start));
+            read.map_err(|error| format!("{path}: {error}"))?;
+            if start.is_empty() {
+                return Err(format!("{path}: the file is empty"));
+            }
+            contents.base = Base::Pattern(start);
         }
-        _ => size(value, block).map(drop),
     }
+    Ok(contents)
 }
+
+/// The distribution of `-rdpct10/20:30/40` or `-rdabs10/1G:30/4G`: shares of the requests, each with
+/// a part of the target. The rest of the requests goes to the rest of the target.
+fn distribution(value: &str, block: u32) -> Result<Distribution, String> {
+    let (list, absolute) = match (value.strip_prefix("pct"), value.strip_prefix("abs")) {
+        (Some(list), _) => (list, false),
+        (_, Some(list)) => (list, true),
+        _ => return Err("is not a distribution; write -rdpct10/20:30/40 or -rdabs10/1G".into()),
+    };
+    let percent = |text: &str| -> Result<u32, String> {
+        let percent = text.parse().ok().filter(|percent| *percent <= 100);
+        percent.ok_or_else(|| format!("`{text}` is not a percentage"))
+    };
+    let (mut zones, mut requests, mut target) = (Vec::new(), 0, 0);
+    for part in list.split(':') {
+        let wrong = || format!("`{part}` is not a share of requests and of the target, like 10/20");
+        let (share, length) = part.split_once('/').ok_or_else(wrong)?;
+        let length = match absolute {
+            true => ZoneSize::Bytes(size(length, block)?),
+            false => ZoneSize::Percent(percent(length)?),
+        };
+        target += match length {
+            ZoneSize::Percent(percent) => percent,
+            _ => 0,
+        };
+        let percent = percent(share)?;
+        requests += percent;
+        zones.push(Zone {
+            percent,
+            size: length,
+        });
+    }
+    if requests > 100 || target > 100 {
+        return Err("the shares add up to more than 100 %".into());
+    }
+    if requests < 100 {
+        zones.push(Zone {
+            percent: 100 - requests,
+            size: ZoneSize::Rest,
+        });
+    }
+    Ok(Distribution::Zoned([zones.clone(), zones]))
+}
+
+/// Largest source of contents in bytes.
+const SOURCE_BYTES_MAX: u64 = 64 << 20;
 
 /// Processors from `0,1` or, with the group that every processor of Linux belongs to, `g0,0,1`.
 /// `g` alone leaves threads unbound.
@@ -400,6 +459,27 @@ mod tests {
             (job.runtime, job.ramp),
             (Duration::from_secs(10), Duration::ZERO)
         );
+    }
+
+    #[test]
+    fn contents_and_distributions_are_those_of_the_generator() {
+        let job = |text: &str| parse(text).expect(text).job;
+        assert_eq!(job("-Z ram:1M").contents.base, Base::Zeroes);
+        assert_eq!(job("-Zr ram:1M").contents.refill, Some(true));
+        let pattern = job("-Z3,/dev/zero ram:1M").contents.base;
+        assert_eq!(pattern, Base::Pattern(vec![0; 3]));
+        let mixed = job("-rs30 -w100 ram:1M");
+        assert_eq!((mixed.percent_random, mixed.rw), ([30; 2], Rw::RandWrite));
+        for (text, zones) in [
+            ("-rdpct60/10:30/20", "zoned:60/10:30/20:10"),
+            ("-rdabs60/1M:40/2M", "zoned_abs:60/1048576:40/2097152"),
+        ] {
+            let job = job(&format!("{text} ram:8M"));
+            assert_eq!(
+                (job.distribution.text(), job.rw),
+                (zones.into(), Rw::RandRead)
+            );
+        }
     }
 
     #[test]
@@ -518,14 +598,12 @@ mod tests {
             ("-o0 ram:1M", "`0` is not a number"),
             ("-d0 ram:1M", "measures nothing"),
             ("-d ram:1M", "-d: `` is not a number"),
-            ("-rs50 ram:1M", "-rs50: a mix of random and sequential"),
             ("-s128K ram:1M", "131072 is another distance"),
             ("-r4K ram:1M", "4096 is another distance"),
             ("-si -t4 -g100i ram:1M", "-si: with -g or -i"),
             ("-Lx ram:1M", "-Lx: is not supported"),
             ("-Zfoo ram:1M", "-Zfoo: `foo` is not a size"),
-            ("-Z ram:1M", "-Z: buffers of zeroes"),
-            ("-Zr ram:1M", "-Zr: new contents"),
+            ("-Z1M,/nothing/there ram:1M", "/nothing/there: "),
             ("-Sbd ram:1M", "choose one"),
             ("-i4 ram:1M", "give both"),
             ("-j4 ram:1M", "give both"),
@@ -536,12 +614,16 @@ mod tests {
             ("- ram:1M", "a letter"),
             ("-Sm ram:1M", "-Sm: memory mapping"),
             ("-Sx ram:1M", "-Sx: is not supported"),
-            ("-Z1M,file ram:1M", "-Z1M,file: contents from a file"),
+            ("-Z1M,/dev/null ram:1M", "the file is empty"),
+            ("-Z0,/dev/zero ram:1M", "is not from 1 to"),
+            ("-rs101 ram:1M", "not a percentage"),
+            ("-rdpct60/10:50/20 ram:1M", "more than 100 %"),
             ("-ag1,0 ram:1M", "-ag1,0: there is one group"),
             ("-a0,x ram:1M", "-a0,x: `x` is not a processor"),
             ("-I3 ram:1M", "-I3: is not supported"),
             ("-p ram:1M", "-p: is not supported"),
-            ("-rdpct10/20 ram:1M", "distributions"),
+            ("-rdgauss ram:1M", "is not a distribution"),
+            ("-rdpct10 ram:1M", "`10` is not a share"),
             ("-F4 ram:1M ram:2M", "-F: threads that share"),
             ("-D1x ram:1M", "-D1x: `1x` is not a number"),
             ("-g10k ram:1M", "-g10k: `10k` is not a number"),

@@ -121,7 +121,7 @@ fn of_target(target: Node<'_, '_>) -> Result<Vec<String>, String> {
             "MaxFileSize" => positive(value, "-f"),
             "Random" => vec![format!("-r{value}")],
             "RandomRatio" => positive(value, "-rs"),
-            "Distribution" => vec!["-rd".into()],
+            "Distribution" => vec![distribution(element)?],
             "StrideSize" => vec![format!("-s{value}")],
             "InterlockedSequential" => switch(value, "-si"),
             "ThreadStride" => positive(value, "-T"),
@@ -170,6 +170,24 @@ fn affinity(element: Node<'_, '_>) -> Vec<String> {
         true => Vec::new(),
         false => vec![format!("-ag{},{list}", other.unwrap_or("0"))],
     }
+}
+
+/// The flag of `<Distribution>`, whose ranges have a share of the requests and a length.
+fn distribution(element: Node<'_, '_>) -> Result<String, String> {
+    let kind = elements(element).next().ok_or("<Distribution> is empty")?;
+    let flag = match name(kind) {
+        "Percent" => "-rdpct",
+        "Absolute" => "-rdabs",
+        _ => return Err(unknown(kind)),
+    };
+    let range = |range: Node<'_, '_>| -> Result<String, String> {
+        let share = range
+            .attribute("IO")
+            .ok_or("a range of <Distribution> has no IO")?;
+        Ok(format!("{share}/{}", value(range)))
+    };
+    let ranges: Result<Vec<String>, String> = elements(kind).map(range).collect();
+    Ok(format!("{flag}{}", ranges?.join(":")))
 }
 
 /// The flags of `<WriteBufferContent>`. DiskSpd's sequential bytes are random bytes here.

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fabrix_bench::{Job, Rw};
-use fabrix_block::spec::Size;
 
 use super::flags;
 use crate::cli::bench::args::WordsArgs;
@@ -78,14 +77,13 @@ pub(super) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let mut rows = rows();
     let steps = (rows.len() + 1) * STATES.len() * disks.len();
     session.plan(steps, seconds.unwrap_or(Duration::from_secs(10)));
-    report.notes.extend(disks.iter().filter_map(shortened));
     for disk in &disks {
         for state in STATES {
             if state == STATES[1] {
                 report.notes.extend(session.fill(disk, None));
             }
             for row in &mut rows {
-                let run = session.measure_taken(disk, &row.job(disk, seconds), 1);
+                let run = session.measure_taken(disk, &row.job(seconds), 1);
                 row.runs.push(run);
             }
         }
@@ -101,21 +99,6 @@ pub(super) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         .flatten()
         .collect();
     session.finish(report)
-}
-
-/// A sentence about workloads whose requests are longer than the disk's longest transfer.
-fn shortened(disk: &Disk) -> Option<String> {
-    let most = disk.device.geometry().max_transfer_bytes;
-    let longer = SET.iter().filter(|line| line.block_bytes > most);
-    let names: Vec<&str> = longer.map(|line| line.name).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "{}: {} ran with requests of {}, the most that the disk takes at once",
-            disk.label,
-            names.join(", "),
-            Size(most.into())
-        )
-    })
 }
 
 /// Parses the duration of each workload, if given, and the disks.
@@ -157,14 +140,12 @@ impl Row {
         format!("{} {kind}", self.line.name)
     }
 
-    /// The job of a row. Request lengths are limited to the disk's longest transfer.
-    fn job(&self, disk: &Disk, seconds: Option<Duration>) -> Job {
-        let most = disk.device.geometry().max_transfer_bytes;
+    fn job(&self, seconds: Option<Duration>) -> Job {
         Job {
             name: self.name(),
             rw: Rw::new(self.line.random, if self.write { 0 } else { 100 }),
             random_map: false,
-            block_bytes: self.line.block_bytes.min(most),
+            block_bytes: self.line.block_bytes,
             iodepth: self.line.depth,
             runtime: seconds.unwrap_or_else(|| Duration::from_secs(self.line.seconds)),
             ramp: Duration::ZERO,

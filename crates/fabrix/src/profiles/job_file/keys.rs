@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fabrix_bench::arrivals::{Bursts, Pacing, Rate};
-use fabrix_bench::job::{Share, parse_split};
+use fabrix_bench::job::{Share, parse_range, parse_split};
 use fabrix_bench::steady::Steady;
 use fabrix_bench::verify::{Checksum, Method, Verify};
 use fabrix_bench::{Flushes, Job, RUNTIME_MAX, Rw};
@@ -230,11 +230,34 @@ impl Builder {
             }]
         };
         self.job.block_bytes = reads;
+        self.job.ranges = [None; 2];
         self.job.split = if reads == writes {
             Default::default()
         } else {
             [share(reads), share(writes)]
         };
+        Ok(())
+    }
+
+    /// Applies `bsrange`.
+    pub(super) fn set_range(&mut self, value: &str) -> Result<(), String> {
+        let kilo = self.kilo;
+        let ranges = parse_range(value, |text| size(text, kilo))?;
+        self.job.block_bytes = ranges[0].shortest;
+        self.job.split = Default::default();
+        self.job.ranges = ranges.map(Some);
+        Ok(())
+    }
+
+    /// Applies `blockalign`: alignments of reads, writes and trims.
+    pub(super) fn set_align(&mut self, value: &str) -> Result<(), String> {
+        let mut parts = value
+            .split(',')
+            .map(|text| whole(text.trim(), 0, self.kilo));
+        let reads = parts.next().unwrap_or(Ok(0))?;
+        let writes = parts.next().transpose()?.unwrap_or(reads);
+        self.job.align = [reads, writes];
+        self.job.random_map &= self.job.align == [0, 0];
         Ok(())
     }
 

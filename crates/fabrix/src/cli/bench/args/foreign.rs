@@ -135,7 +135,7 @@ Flags of DiskSpd, each with its value behind it, then disks as URIs:
   -b64K -o2 -t1      bytes of a request, in flight for each thread, threads
   -d10 -W5           seconds measured, and before that
   -r -w0             random instead of sequential; percent of writes
-  -rs.. -rd..        refused, as are mixes and distributions
+  -rs30 -rdpct60/10 -rdabs60/1G  random for 30 % of the requests; 60 % of them in 10 % or 1G
   -si                sequential, the threads share one position; -r1b -s64K: only a request's length
   -L -D1000          latencies; readings every so many milliseconds
   -Rtext -Rxml       how to print the results
@@ -145,7 +145,7 @@ Flags of DiskSpd, each with its value behind it, then disks as URIs:
   -a0,1 -ag0,0,1     processors of the threads; -n -ag: unbound, as without
   -Sb                files through the page cache; without, and with -S -Su -Sd -Sr: none
   -Sw -Ss            writes end when they are on the medium; -Sh -h: so, and no page cache
-  -Z1M               random contents, as without; -Z -Zr are refused
+  -Z -Zr -Z1M,FILE   zeroes; new random contents each time; the start of a file; else random
   -Xprofile.xml      the flags of an XML profile; targets behind it stand for *1, *2, ...
   -C1 -fr -fs -l -P -v -x  accepted without effect
 Sizes may count blocks: -b8K -B10b.

@@ -74,7 +74,8 @@ pub(crate) struct PlainArgs {
     /// Reads in a mix, in percent
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100), value_name = "PERCENT")]
     pub(crate) rwmixread: u8,
-    /// How random addresses are spread: random, or zipf:THETA
+    /// How random addresses are spread: random, zipf:THETA, pareto:POWER, normal:DEVIATION,
+    /// zoned:PERCENT/PERCENT:... or zoned_abs:PERCENT/SIZE:...
     #[arg(long, alias = "random_distribution", default_value = "random", value_parser = Distribution::parse)]
     #[arg(value_name = "LAW")]
     pub(crate) random_distribution: Distribution,

@@ -131,6 +131,9 @@ pub(crate) struct CdmArgs {
     /// A third column: reads and writes mixed, with so many percent of reads
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub(crate) mix: Option<u8>,
+    /// Write zeroes instead of random data (CrystalDiskMark's "All 0x00 (0 Fill)")
+    #[arg(long)]
+    pub(crate) zero_fill: bool,
     /// Write the card as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) card: Option<PathBuf>,

@@ -13,7 +13,28 @@ pub(super) const KEYS: &[Key] = &[
             section.job.distribution = Distribution::parse(value)?;
             Ok(())
         },
-        "random and zipf:THETA",
+        "random, zipf, pareto, normal, zoned, zoned_abs; the last two draw independently too",
+    ),
+    Key::honoured(
+        &["bsrange", "blocksize_range"],
+        |section, value| section.set_range(value),
+        "",
+    ),
+    Key::honoured(
+        &["ba", "blockalign"],
+        |section, value| section.set_align(value),
+        "for random addresses; sets `norandommap`, as in fio",
+    ),
+    Key::honoured(
+        &["percentage_random"],
+        |section, value| {
+            let mut parts = value.split(',').map(|text| percent(text.trim()));
+            let reads = parts.next().unwrap_or(Ok(100))?;
+            let writes = parts.next().transpose()?.unwrap_or(reads);
+            section.job.percent_random = [reads, writes];
+            Ok(())
+        },
+        "",
     ),
     Key::honoured(
         &["norandommap"],

@@ -104,6 +104,7 @@ pub(super) const KEYS: &[Key] = &[
         &["bssplit"],
         |section, value| {
             section.job.split = section.split(value)?;
+            section.job.ranges = [None; 2];
             Ok(())
         },
         "",

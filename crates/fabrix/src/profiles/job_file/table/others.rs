@@ -163,26 +163,11 @@ pub(super) const KEYS: &[Key] = &[
         "a repeated block is the one written before it",
     ),
     Key::refused(
-        &["bsrange", "blocksize_range"],
-        &[],
-        "write bssplit=4k/50:8k/50 for several sizes",
-    ),
-    Key::refused(
         &["bs_unaligned", "blocksize_unaligned", "bs_is_seq_rand"],
         &["0"],
         "requests are multiples of the disk's block",
     ),
-    Key::refused(
-        &["ba", "blockalign"],
-        &["0"],
-        "addresses are multiples of the shortest request",
-    ),
     Key::refused(&["offset_align"], &["0"], "write an offset that is aligned"),
-    Key::refused(
-        &["percentage_random"],
-        &["100"],
-        "a job is random or sequential; write two sections",
-    ),
     Key::refused(
         &["write_barrier"],
         &["0"],

@@ -47,9 +47,10 @@ fn medium(folder: &Path) -> Vec<String> {
         let name = path.file_name().unwrap_or_default().display();
         format!("{name}: {} bytes, written sectors {written:?}", bytes.len())
     };
-    let mut files: Vec<String> = entries
-        .filter_map(|entry| Some(describe(entry.ok()?.path())))
-        .collect();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    // fio saves the state of a verification in files of its own.
+    let is_state = |path: &PathBuf| path.extension().is_some_and(|end| end == "state");
+    let mut files: Vec<String> = paths.filter(|path| !is_state(path)).map(describe).collect();
     files.sort();
     files
 }

@@ -96,13 +96,13 @@ impl Warnings {
         let Some(p99) = latency.percentile_ns(99.0).map(|ns| ns as f64) else {
             return;
         };
-        if latency.mean_ns > p99 {
+        let (mean, shown) = (time(latency.mean_ns), time(p99));
+        if latency.mean_ns > p99 && mean != shown {
             self.add(Reason::Tail(run.name.clone()), || {
                 format!(
-                    "the mean latency of `{}`, {}, is above its 99th percentile, {}: a few requests took up to {}",
+                    "the mean latency of `{}`, {mean}, is above its 99th percentile, {shown}: a few requests took up \
+                     to {}",
                     run.name,
-                    time(latency.mean_ns),
-                    time(p99),
                     time(latency.max_ns as f64)
                 )
             });

@@ -283,9 +283,8 @@ impl Flags {
     /// The URI of a target. A file to be created by `-c` gets its size. With `-Sb` a file goes
     /// through the page cache.
     pub(super) fn uri(&self, target: &str) -> String {
-        let plain = !target.contains(',')
-            && (target.starts_with(['/', '.']) || target.starts_with("file:"));
         let path = target.strip_prefix("file:").unwrap_or(target);
+        let plain = !path.contains([',', ':']);
         let uri = match self.create_bytes {
             Some(bytes) if plain && !std::path::Path::new(path).exists() => {
                 format!("file:{path},size={bytes}")
@@ -525,6 +524,7 @@ mod tests {
             flags.uri("/nowhere/at/all.dat"),
             "file:/nowhere/at/all.dat,size=67108864"
         );
+        assert_eq!(flags.uri("new.dat"), "file:new.dat,size=67108864");
         assert_eq!(flags.uri("ram:1G"), "ram:1G");
     }
 

@@ -58,7 +58,8 @@ pub enum ZoneSize {
 const THETA: std::ops::RangeInclusive<f64> = 0.01..=10.0;
 /// Largest number of zones of a direction, as in fio.
 const ZONES_MAX: usize = 256;
-const KNOWN: &str = "there are random, zipf:THETA, pareto:POWER, normal:DEVIATION, zoned:PERCENT/PERCENT:... and zoned_abs:PERCENT/SIZE:...";
+const KNOWN: &str = "there are random, zipf:THETA, pareto:POWER, normal:DEVIATION, zoned:PERCENT/PERCENT:... \
+                     and zoned_abs:PERCENT/SIZE:...";
 
 impl Distribution {
     /// Parses fio's words, for example `random`, `zipf:1.2`, `pareto:0.2`, `normal:10`,

@@ -163,7 +163,8 @@ impl Worker {
 
     /// Stops starting requests.
     fn drain(&mut self, shard: &mut Shard) {
-        // The other pieces of a split request are in flight, so its parked piece has to follow them.
+        // The other pieces of a split request are in flight, so its parked piece has to follow
+        // them.
         if self.pieces.most == 1
             && let Some(slot) = self.parked.take()
         {

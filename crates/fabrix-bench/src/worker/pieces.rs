@@ -1,9 +1,9 @@
 //! Requests that are longer than the disk takes at once.
 //!
-//! The worker splits such a request into pieces. Each piece has a slot with a buffer of its own. The
-//! first slot of a request keeps its times. The request is counted once, when all its pieces are
-//! answered, so its latency is that of the slowest piece. The verification works on whole requests,
-//! so its data is copied from and to the pieces.
+//! The worker splits such a request into pieces. Each piece has a slot with a buffer of its own.
+//! The first slot of a request keeps its times. The request is counted once, when all its pieces
+//! are answered, so its latency is that of the slowest piece. The verification works on whole
+//! requests, so its data is copied from and to the pieces.
 
 use std::collections::VecDeque;
 
@@ -138,8 +138,8 @@ impl Worker {
         self.slots[slot as usize].access.units * self.setup.region.blocks_per_unit
     }
 
-    /// Records the answer of a piece. After the last piece it returns the first slot of the request,
-    /// with the status of the first failed piece.
+    /// Records the answer of a piece. After the last piece it returns the first slot of the
+    /// request, with the status of the first failed piece.
     pub(super) fn end_piece(&mut self, slot: u32, status: Status) -> Option<(u32, Status)> {
         let first = slot - slot % self.pieces.most;
         let request = &mut self.slots[first as usize];

@@ -338,8 +338,8 @@ fn contents(value: &str, block: u32) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// The distribution of `-rdpct10/20:30/40` or `-rdabs10/1G:30/4G`: shares of the requests, each with
-/// a part of the target. The rest of the requests goes to the rest of the target.
+/// The distribution of `-rdpct10/20:30/40` or `-rdabs10/1G:30/4G`: shares of the requests, each
+/// with a part of the target. The rest of the requests goes to the rest of the target.
 fn distribution(value: &str, block: u32) -> Result<Distribution, String> {
     let (list, absolute) = match (value.strip_prefix("pct"), value.strip_prefix("abs")) {
         (Some(list), _) => (list, false),

@@ -38,7 +38,8 @@ pub struct Cpu {
 /// The counters at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    at: Instant,
+    /// Times before and after the counters of the process were read.
+    at: [Instant; 2],
     process: Usage,
     machine: Vec<CpuTimes>,
 }
@@ -46,9 +47,11 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Reads the counters now. Unreadable counters are 0.
     pub(crate) fn take() -> Self {
+        let before = Instant::now();
+        let process = usage();
         Self {
-            at: Instant::now(),
-            process: usage(),
+            at: [before, Instant::now()],
+            process,
             machine: topology::cpu_busy(),
         }
     }
@@ -56,7 +59,8 @@ impl Snapshot {
     /// Processor use between an earlier snapshot and this one. The caller adds the time of the job
     /// threads.
     pub(crate) fn since(&self, earlier: &Self) -> Cpu {
-        let window = self.at.duration_since(earlier.at);
+        // The use of the process lies within this time, even where a reading was interrupted.
+        let window = self.at[1].duration_since(earlier.at[0]);
         let cores = |time: Duration| {
             if window.is_zero() {
                 0.0
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn no_process_uses_more_than_its_machine_however_short_the_time() {
         let begin = Snapshot::take();
-        while begin.at.elapsed() < Duration::from_micros(3300) {}
+        while begin.at[0].elapsed() < Duration::from_micros(3300) {}
         let cpu = Snapshot::take().since(&begin);
         let process = cpu.user_cores + cpu.system_cores;
         assert!(process <= cpu.cores as f64 + 0.01, "{cpu:?}");

@@ -186,7 +186,7 @@ fn an_offered_load_that_is_not_reached_is_said() {
     let load = ["--runtime", "300ms", "--rate_iops", "1000"];
     is_warned(
         &[&[slow][..], &load].concat(),
-        "of the 1000 IOPS that were offered",
+        "of the 1,000 IOPS that were offered",
     );
     let reached = ["ram:1M", "--runtime", "300ms", "--rate_iops", "100"];
     let (text, _) = warnings(&reached);

@@ -1,18 +1,18 @@
-//! A section under construction, and the job that its keys form.
+//! A section under construction, whose keys are set one by one. `resolve` makes the job of it.
+
+mod resolve;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fabrix_bench::arrivals::{Bursts, Pacing, Rate};
+use fabrix_bench::Job;
 use fabrix_bench::job::{Share, parse_range, parse_split};
-use fabrix_bench::steady::Steady;
-use fabrix_bench::verify::{Checksum, Method, Verify};
-use fabrix_bench::{Flushes, Job, RUNTIME_MAX, Rw};
+use fabrix_bench::verify::{Method, Verify};
 
 use super::numbers::{percent, size, whole};
 use super::sections::Setting;
 use super::table::{Effect, find, unknown};
-use super::{Least, Listed, Logs, Place, Written, random_seed, usual};
+use super::{Least, Logs, Place, usual};
 
 /// Sentences for the user about a command's jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -312,210 +312,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Resolves the verification. As in fio, a pattern without `verify` is verified with a header.
-    fn resolve_verify(&mut self) {
-        if self.verifies.is_none() && self.verify.pattern.is_some() {
-            self.verifies = Some(true);
-            self.verify.method = Method::Header(Checksum::Pattern);
-        }
-        self.job.verify = (self.verifies == Some(true)).then(|| self.verify.clone());
-        if self.verify_only && self.job.verify.is_some() && self.job.rw.writes() {
-            self.note(format!(
-                "verify_only: nothing is written; the blocks that rw={} would write are read and verified",
-                self.job.rw
-            ));
-            self.job.rw = Rw::new(self.job.rw.is_random(), 100);
-        }
-        let is_divided = self.job.numjobs > 1
-            && self.place.directory.is_none()
-            && matches!(self.increment, Amount::Bytes(0));
-        if self.job.verify.is_some() && self.job.rw.writes() && is_divided {
-            self.note(format!(
-                "verify: each of the {} jobs writes and verifies a part of the region of its own; in fio they \
-                 overwrite each other's blocks",
-                self.job.numjobs
-            ));
-        }
-    }
-
     fn note(&mut self, sentence: String) {
         self.notes.sentences.insert(sentence);
-    }
-
-    /// The job of the section, and the sentences about it.
-    ///
-    /// Errors: a sentence when the keys contradict each other.
-    pub(super) fn build(mut self, section: &str) -> Result<(Listed, Notes), String> {
-        let name = self.name.take().unwrap_or_else(|| section.to_owned());
-        let built = self
-            .limit()
-            .and_then(|()| self.resolve_rate())
-            .and_then(|()| self.resolve_flushes());
-        built.map_err(|sentence| format!("job `{name}`: {sentence}"))?;
-        if self.job.rw.trims_only()
-            && let Some(bytes) = self.trim_bytes
-        {
-            (self.job.block_bytes, self.job.split) = (bytes, Default::default());
-        }
-        self.resolve_verify();
-        self.resolve_depth();
-        self.resolve_pauses();
-        self.resolve_sizes();
-        if self.logs.prefixes().next().is_some() && self.logs.every.is_none() {
-            let sentence = "logs have a reading for every 500 ms; log_avg_msec= says how often";
-            self.note(sentence.into());
-        }
-        let steady = self
-            .steady
-            .as_ref()
-            .map(|text| Steady::parse(text, self.steady_window, self.steady_ramp));
-        self.job.steady = steady.transpose()?;
-        self.job.seed = match self.seed {
-            Some(seed) => seed,
-            None if self.repeat || self.repeat_all => self.job.seed,
-            None => random_seed(),
-        };
-        self.job.name.clone_from(&name);
-        self.place.section.clone_from(&name);
-        let listed = Listed {
-            place: self.place,
-            job: self.job,
-            written: Written::default(),
-            size_percent: self.size_percent,
-            offset_percent: self.offset_percent,
-            increment: self.increment,
-            io_size: self.io_size,
-            logs: self.logs.named(&name),
-            start_delay: self.start_delay,
-            least: self.least,
-            cpus: self.cpus,
-            group: 0,
-            group_reporting: self.group_reporting,
-            begins_group: self.begins_group,
-            waits: self.waits,
-            wait_for: self.wait_for,
-            waits_in_stage: None,
-            exit_all: self.exit_all,
-        };
-        Ok((listed, self.notes))
-    }
-
-    /// Resolves what ends the job.
-    fn limit(&mut self) -> Result<(), String> {
-        if self.time_based && self.job.runtime == RUNTIME_MAX {
-            self.note("time_based needs runtime=, and has no effect without it".into());
-            self.time_based = false;
-        }
-        self.job.loops = (!self.time_based).then_some(self.loops);
-        self.io_size = self.io_size.filter(|_| !self.time_based);
-        if self.io_size.is_some() && self.job.is_split() {
-            return Err("io_size needs requests of one size".into());
-        }
-        Ok(())
-    }
-
-    /// Resolves the flushes. One kind is enough: a file is flushed with its metadata in both.
-    fn resolve_flushes(&mut self) -> Result<(), String> {
-        let (fsync, fdatasync) = (self.fsync, self.fdatasync);
-        if fsync > 0 && fdatasync > 0 && fsync != fdatasync {
-            return Err(format!(
-                "fsync={fsync} and fdatasync={fdatasync} are both flushes here; write one of them"
-            ));
-        }
-        self.job.flushes = Flushes {
-            every: fsync.max(fdatasync),
-            at_end: self.end_fsync || self.fsync_on_close,
-        };
-        Ok(())
-    }
-
-    /// Limits the depth of synchronous engines to 1.
-    fn resolve_depth(&mut self) {
-        if !self.synchronous || self.job.iodepth == 1 {
-            return;
-        }
-        let depth = std::mem::replace(&mut self.job.iodepth, 1);
-        self.note(match &self.engine {
-            Some(engine) => format!(
-                "ioengine={engine} is synchronous: iodepth is 1 and not {depth}; write ioengine=libaio for more"
-            ),
-            None => format!(
-                "fio's default engine (psync) is synchronous: iodepth is 1 and not {depth}; \
-                 write ioengine=libaio for more"
-            ),
-        });
-    }
-
-    /// Resolves the region and the length of the file.
-    fn resolve_sizes(&mut self) {
-        let job = &mut self.job;
-        if let Some(file) = self.file_bytes {
-            job.size = Some(job.size.map_or(file, |size| size.min(file)));
-        }
-        let end = job.size.map(|size| {
-            let moved = self
-                .increment
-                .of(0)
-                .saturating_mul(u64::from(job.numjobs) - 1);
-            size.saturating_add(job.offset).saturating_add(moved)
-        });
-        self.place.bytes = self.file_bytes.max(end);
-    }
-
-    /// Resolves the offered load from `rate` and `rate_iops`. As in fio, each direction of a mix
-    /// has a rate of its own, or none.
-    fn resolve_rate(&mut self) -> Result<(), String> {
-        let read = self.job.percent_read();
-        let mut rates = [self.rate_of(0)?, self.rate_of(1)?];
-        match read {
-            100 => self.job.rate = rates[0].take(),
-            0 => self.job.rate = rates[1].take(),
-            _ => self.job.side_rates = rates,
-        }
-        Ok(())
-    }
-
-    /// Rate of reads (0) or writes (1).
-    fn rate_of(&self, side: usize) -> Result<Option<Rate>, String> {
-        let iops = match (self.rate_bytes[side], self.rate_iops[side]) {
-            (None, None) => return Ok(None),
-            (None, Some(iops)) => iops as f64,
-            (Some(_), Some(_)) => return Err("write rate= or rate_iops=, and not both".into()),
-            (Some(bytes), None) => bytes as f64 / self.mean_bytes(side == 1),
-        };
-        let pacing = match self.poisson {
-            true => Pacing::Poisson,
-            false => Pacing::Fixed,
-        };
-        Ok(Some(Rate { iops, pacing }))
-    }
-
-    /// Mean length of a request in bytes.
-    fn mean_bytes(&self, write: bool) -> f64 {
-        let shares = self.job.sizes(write);
-        let bytes = |share: Share| f64::from(share.bytes) * f64::from(share.percent) / 100.0;
-        shares.iter().map(bytes).sum()
-    }
-
-    /// Resolves `thinktime`. fio looks at the completed requests after each start, so that all
-    /// requests in flight belong to the burst.
-    fn resolve_pauses(&mut self) {
-        if self.thinktime.is_zero() {
-            return;
-        }
-        let blocks = match (self.thinktime_blocks, self.thinktime_iotime) {
-            (None, Some(_)) => u32::MAX,
-            (blocks, _) => blocks.unwrap_or(1),
-        };
-        let more = match self.thinktime_by_issue {
-            true => 0,
-            false => self.job.iodepth - 1,
-        };
-        self.job.bursts = Some(Bursts {
-            ios: blocks.saturating_add(more),
-            time: self.thinktime_iotime,
-            pause: self.thinktime,
-            quiet: true,
-        });
     }
 }

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use crate::job::{Job, RUNTIME_MAX};
 use crate::random::{Random, mix, whole};
 
+/// Longest pause between two bursts: a year.
+const PAUSE_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Highest offered load of one job, in requests per second.
 pub const RATE_IOPS_MAX: u32 = 50_000_000;
 
@@ -64,7 +65,7 @@ impl Bursts {
         if self.ios == 0 {
             return Err("a burst has at least one request".into());
         }
-        if self.pause > RUNTIME_MAX {
+        if self.pause > PAUSE_MAX {
             return Err("the pause between two bursts is limited to a year".into());
         }
         Ok(())
@@ -182,8 +183,13 @@ impl Schedule {
 
 impl Arrivals {
     /// The schedule of one job. Times are those of the worker's clock, in nanoseconds.
-    pub(crate) fn new(job: &Job, seed: u64) -> Self {
-        if let Some(bursts) = job.bursts {
+    pub(crate) fn new(
+        rate: Option<Rate>,
+        side_rates: [Option<Rate>; 2],
+        bursts: Option<Bursts>,
+        seed: u64,
+    ) -> Self {
+        if let Some(bursts) = bursts {
             return Self::Bursts(Burst {
                 bursts,
                 left: bursts.ios,
@@ -191,7 +197,7 @@ impl Arrivals {
                 next_ns: 0,
             });
         }
-        match (job.rate, job.side_rates) {
+        match (rate, side_rates) {
             (Some(rate), _) => Self::Open(Schedule::new(rate, seed)),
             (None, [None, None]) => Self::Closed,
             (None, [reads, writes]) => Self::Sides([

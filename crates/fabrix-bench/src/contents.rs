@@ -10,7 +10,6 @@
 
 mod pattern;
 
-use crate::job::Job;
 use crate::random::{Random, fill};
 pub use pattern::parse_pattern;
 
@@ -120,11 +119,10 @@ pub(crate) struct Filler {
 }
 
 impl Filler {
-    /// The contents of a job's writes. They depend only on the job and on `seed`.
-    pub(crate) fn new(job: &Job, seed: u64) -> Self {
-        let contents = job.contents.clone();
-        let shortest = job.sizes(true).iter().map(|share| share.bytes).min();
-        let block_bytes = shortest.unwrap_or(job.block_bytes).max(1) as usize;
+    /// The contents of a job's writes, of which the shortest has `block_bytes`. They depend only on
+    /// these and on `seed`.
+    pub(crate) fn new(contents: Contents, block_bytes: u32, seed: u64) -> Self {
+        let block_bytes = block_bytes.max(1) as usize;
         let chunk_bytes = match contents.compress_chunk as usize {
             0 => block_bytes,
             chunk => chunk.min(block_bytes),
@@ -226,11 +224,7 @@ mod tests {
 
     /// Contents of `writes` writes of 4 KiB from four buffers.
     fn written(contents: Contents, writes: usize) -> Vec<u8> {
-        let job = Job {
-            contents,
-            ..Job::default()
-        };
-        let mut filler = Filler::new(&job, 5);
+        let mut filler = Filler::new(contents, 4096, 5);
         let mut buffers = vec![vec![0; 4096]; 4];
         buffers.iter_mut().for_each(|buffer| filler.fill(buffer));
         let mut all = Vec::new();

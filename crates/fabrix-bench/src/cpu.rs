@@ -86,12 +86,16 @@ impl Snapshot {
 
 impl Cpu {
     /// Raises the figures of the process and of the machine to those of their parts, where
-    /// `threads_cores` is the use of all job threads.
+    /// `threads_cores` is the use of all job threads, and limits those of the process to all cores.
     ///
-    /// The counters of the machine advance in ticks, those of processes in microseconds and those
-    /// of threads in nanoseconds. Over a short time a thread may therefore appear to use more than
-    /// the machine.
+    /// The counters of the machine, and those of threads on other processors, advance in ticks.
+    /// Over a few milliseconds a part may therefore appear to use more than the whole.
     pub(crate) fn contain(&mut self, threads_cores: f64) {
+        let most = self.cores as f64 / (self.user_cores + self.system_cores);
+        if most < 1.0 {
+            self.user_cores *= most;
+            self.system_cores *= most;
+        }
         let missing = threads_cores - self.user_cores - self.system_cores;
         self.user_cores += missing.max(0.0);
         let process = self.user_cores + self.system_cores;
@@ -145,9 +149,19 @@ mod tests {
     fn no_process_uses_more_than_its_machine_however_short_the_time() {
         let begin = Snapshot::take();
         while begin.at[0].elapsed() < Duration::from_micros(3300) {}
-        let cpu = Snapshot::take().since(&begin);
+        let mut cpu = Snapshot::take().since(&begin);
+        cpu.contain(0.0);
         let process = cpu.user_cores + cpu.system_cores;
         assert!(process <= cpu.cores as f64 + 0.01, "{cpu:?}");
+        let mut ticks = Cpu {
+            user_cores: 2.0,
+            system_cores: 1.0,
+            cores: 2,
+            ..Cpu::default()
+        };
+        ticks.contain(1.5);
+        assert!((ticks.user_cores - 4.0 / 3.0).abs() < 1e-9, "{ticks:?}");
+        assert!((ticks.machine_cores - 2.0).abs() < 1e-9, "{ticks:?}");
     }
 
     #[test]
@@ -155,6 +169,7 @@ mod tests {
         let mut cpu = Cpu {
             user_cores: 0.25,
             system_cores: 0.25,
+            cores: 2,
             ..Cpu::default()
         };
         cpu.contain(1.0);

@@ -115,7 +115,9 @@ impl Worker {
     ) -> Result<Self, String> {
         let job = &setup.job;
         let seed = mix(job.seed ^ u64::from(setup.index));
-        let mut filler = Filler::new(job, seed);
+        let shortest = job.sizes(true).iter().map(|share| share.bytes).min();
+        let shortest = shortest.unwrap_or(job.block_bytes);
+        let mut filler = Filler::new(job.contents.clone(), shortest, seed);
         let pieces = Pieces::new(&setup);
         let slots = take_buffers(shard, job, &pieces, &mut filler).ok_or_else(|| {
             let bytes = job.buffer_bytes();
@@ -130,7 +132,7 @@ impl Worker {
             id,
             channel: Some(channel),
             sequence: Sequence::new(job, setup.index, &setup.region),
-            arrivals: Arrivals::new(job, mix(seed)),
+            arrivals: Arrivals::new(job.rate, job.side_rates, job.bursts, mix(seed)),
             verifier: job.verify.as_ref().map(|options| {
                 let writes = job.percent_read() < 100;
                 Verifier::new(options, setup.region, setup.block_bytes, setup.run, writes)
@@ -259,8 +261,16 @@ impl Worker {
             .as_mut()
             .expect("only a verifying job reads back");
         let unit = match &mut self.backlog {
-            Some(backlog) => backlog.next_left(),
-            None => verifier.next_known(from),
+            // A unit that was written twice may be read back already.
+            Some(backlog) => {
+                std::iter::from_fn(|| backlog.next_left()).find(|unit| verifier.claim(*unit))
+            }
+            None => {
+                let unit = verifier.next_known(from);
+                let free = unit.is_none_or(|unit| verifier.claim(unit));
+                assert!(free, "everything was drained before reading back");
+                unit
+            }
         };
         let next = match self.backlog {
             Some(_) if unit.is_some() => from,
@@ -268,8 +278,6 @@ impl Worker {
         };
         self.lifecycle.phase = JobPhase::ReadBack { next };
         let unit = unit?;
-        let free = verifier.claim(unit);
-        assert!(free, "everything was drained before reading back");
         Some(Access {
             unit,
             units: 1,

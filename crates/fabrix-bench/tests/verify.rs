@@ -314,6 +314,23 @@ fn a_backlog_is_read_back_in_batches_and_each_block_once() {
 }
 
 #[test]
+fn a_backlog_holds_units_that_were_written_twice() {
+    let disk = Arc::new(TestDisk::new(BLOCKS, Manner::Later(7), |_| Act::Honest));
+    let job = Job {
+        verify: Some(Verify {
+            backlog: 1000,
+            ..Verify::fine(4096)
+        }),
+        random_map: false,
+        iodepth: 16,
+        ..job(Rw::RandWrite, 500)
+    };
+    let found = found(&disk, &job);
+    assert_eq!((found.errors, &found.first_error), (0, &None));
+    assert!(found.blocks_checked >= 60, "{found:?}");
+}
+
+#[test]
 fn trims_precede_the_writes_of_their_blocks_and_are_counted_apart() {
     let disk = Arc::new(TestDisk::honest(BLOCKS, Manner::Later(64)).with(|_| 0xa5));
     let job = Job {

@@ -25,9 +25,7 @@ pub(crate) use self::attach::{
 };
 pub(crate) use self::ctl::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 pub(crate) use self::path::{EngineArgs, RemoteArgs};
-pub(crate) use self::values::{
-    Cores, Format, HostId, parse_bytes, parse_cores, parse_name, parse_uuid,
-};
+pub(crate) use self::values::{Cores, Format, HostId, parse_bytes, parse_name, parse_uuid};
 use self::values::{DISKS_HELP, parse_engine, parse_iqn};
 use crate::cli::bench::args::{BenchArgs, as_fio, ours_first};
 use crate::cli::terminal::print;

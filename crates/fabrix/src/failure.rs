@@ -6,8 +6,6 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::args::{asks_for_json, given};
-use crate::cli::terminal::{has_printed, print};
 use crate::log;
 
 /// Kind of failure; its number is the exit code.
@@ -76,16 +74,6 @@ impl Failure {
     /// Kind of the failure.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
-    }
-
-    /// [`Self::report`] for the end of a command. With `-o json` the failure is an object on stdout
-    /// too, unless results stand there already.
-    pub(crate) fn end(&self) -> ExitCode {
-        if asks_for_json(given()) && !has_printed() {
-            // The failure itself decides the exit code.
-            let _closed_or_full = print(&format!("{:#}\n", self.json()));
-        }
-        self.report()
     }
 
     /// Prints the failure to stderr and returns the exit code.

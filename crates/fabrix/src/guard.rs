@@ -41,8 +41,14 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 /// Bytes of a file that are checked for random contents.
 const CONTENTS_BYTES: usize = 4096;
 /// Different values among random bytes. 512 random bytes have 221 on average, and 4096 have 256.
-/// Texts and programs have fewer.
+/// Texts have fewer.
 const DISTINCT_LEAST: usize = 190;
+/// Largest value of the chi-squared test for random bytes. Without the zeroes there are 254 degrees
+/// of freedom, so that random bytes have 254 on average, with a deviation of 23. Texts, programs
+/// and numbers have thousands.
+const CHI_SQUARED_MOST: f64 = 500.0;
+/// Longest pattern that is recognised.
+const PATTERN_BYTES_MAX: usize = 512;
 /// Starts of compressed files, whose other bytes look random.
 const PACKED: &[&[u8]] = &[
     b"\x1f\x8b",
@@ -58,6 +64,7 @@ const PACKED: &[&[u8]] = &[
     b"\x1a\x45\xdf\xa3",
     b"RIFF",
     b"%PDF",
+    b"Salted__",
 ];
 
 /// Description of the first known signature.
@@ -68,21 +75,38 @@ fn signature(start: &[u8]) -> Option<&'static str> {
     found.map(|(_, _, whose)| *whose)
 }
 
-/// Description of the contents of a file that is neither empty nor full of random bytes or verified
-/// blocks, which are what benchmarks leave.
+/// Description of the contents of a file that is neither empty nor full of random bytes, verified
+/// blocks or patterns, which are what benchmarks leave.
 fn contents(start: &[u8]) -> Option<&'static str> {
     let mut blocks = start.chunks(CONTENTS_BYTES);
     let block = blocks.find(|block| block.iter().any(|byte| *byte != 0))?;
-    let mut seen = [false; 256];
-    block
-        .iter()
-        .for_each(|byte| seen[usize::from(*byte)] = true);
-    let seen = seen.iter().filter(|seen| **seen).count();
-    if is_verified(block) {
+    if is_verified(block) || is_pattern(block) {
         return None;
     }
     let packed = PACKED.iter().any(|magic| block.starts_with(magic));
-    (packed || seen < DISTINCT_LEAST).then_some("data that no benchmark wrote")
+    (packed || !is_random(block)).then_some("data that no benchmark wrote")
+}
+
+/// Whether the bytes of a block that are not zero are equally frequent. Zeroes do not count,
+/// because benchmarks write them between random bytes (`buffer_compress_percentage`).
+fn is_random(block: &[u8]) -> bool {
+    let mut counts = [0_u32; 256];
+    block
+        .iter()
+        .for_each(|byte| counts[usize::from(*byte)] += 1);
+    let distinct = counts.iter().filter(|count| **count > 0).count();
+    let counts = &counts[1..];
+    let mean = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+    let deviations = counts
+        .iter()
+        .map(|count| (f64::from(*count) - mean).powi(2));
+    distinct >= DISTINCT_LEAST && deviations.sum::<f64>() / mean <= CHI_SQUARED_MOST
+}
+
+/// Whether a block repeats a short pattern (`buffer_pattern`, `verify_pattern`).
+fn is_pattern(block: &[u8]) -> bool {
+    let repeats = |period: usize| block[period..] == block[..block.len() - period];
+    block.len() == CONTENTS_BYTES && (1..=PATTERN_BYTES_MAX).any(repeats)
 }
 
 /// Whether a disk of this name is a regular file.
@@ -221,6 +245,16 @@ mod tests {
         assert!(contents(b"[global]\nrw=write\n").is_some());
         assert!(contents(&[&[0; 4096][..], b"somebody's text"].concat()).is_some());
         assert!(contents(&[&b"\x1f\x8b"[..], &random].concat()).is_some());
+        let program = std::fs::read("/proc/self/exe").expect("this program");
+        assert!(contents(&program[..8192]).is_some());
+        let numbers: Vec<u8> = (0..2048_u32).flat_map(u32::to_le_bytes).collect();
+        assert!(contents(&numbers).is_some());
+        assert_eq!(contents(&[0xde, 0xad, 0xfa, 0xce].repeat(2048)), None);
+        let halves: Vec<u8> = random
+            .chunks(256)
+            .flat_map(|half| [half, &[0; 256]].concat())
+            .collect();
+        assert_eq!(contents(&halves), None, "compressible contents");
     }
 
     #[test]

@@ -26,10 +26,13 @@ mod served;
 mod shards;
 mod signals;
 mod state;
+mod texts;
 
 use std::process::ExitCode;
 
-use args::{Arguments, Verb};
+use args::{Arguments, Verb, asks_for_json, given};
+use cli::terminal::{has_printed, print};
+use failure::Failure;
 
 fn main() -> ExitCode {
     let arguments = Arguments::read();
@@ -52,7 +55,17 @@ fn main() -> ExitCode {
         Verb::Completion(options) => cli::packaging::completion(&options),
         Verb::Man(options) => cli::packaging::man(&options),
     };
-    let code = outcome.unwrap_or_else(|failure| failure.end());
+    let code = outcome.unwrap_or_else(|failure| end(&failure));
     log::finish();
     code
+}
+
+/// Reports a failure. With `-o json` it is an object on stdout too, unless results stand there
+/// already.
+fn end(failure: &Failure) -> ExitCode {
+    if asks_for_json(given()) && !has_printed() {
+        // The failure itself decides the exit code.
+        let _closed_or_full = print(&format!("{:#}\n", failure.json()));
+    }
+    failure.report()
 }

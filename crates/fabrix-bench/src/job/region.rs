@@ -81,6 +81,13 @@ impl Job {
         }
     }
 
+    /// Checks whether a disk can do what the job demands.
+    ///
+    /// Errors: a sentence when the disk or the program cannot.
+    pub fn check_on(&self, geometry: &Geometry) -> Result<(), JobError> {
+        (0..self.numjobs.max(1)).try_for_each(|index| self.region(index, geometry).map(drop))
+    }
+
     /// The region of job `index` (from 0) on a disk.
     ///
     /// Errors: a sentence when the disk or the program cannot do what the job demands.

@@ -108,6 +108,26 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     )
 }
 
+/// Percentiles as given.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Percentiles(pub(crate) Vec<f64>);
+
+/// Parses fio's list: numbers separated by colons. The result is sorted and has no duplicates.
+pub(crate) fn parse_percentiles(text: &str) -> Result<Percentiles, String> {
+    let number = |part: &str| {
+        let number = part.trim().parse::<f64>().ok();
+        let inside = number.filter(|percent| *percent > 0.0 && *percent <= 100.0);
+        inside.ok_or_else(|| format!("`{part}` is not a percentile; write a list like 50:99:99.9"))
+    };
+    let mut list = text
+        .split(':')
+        .map(number)
+        .collect::<Result<Vec<f64>, _>>()?;
+    list.sort_by(f64::total_cmp);
+    list.dedup();
+    Ok(Percentiles(list))
+}
+
 pub(crate) fn parse_cores(text: &str) -> Result<Cores, String> {
     let allowed = fabrix_rt::topology::cpus();
     let number = |part: &str| match part.parse::<usize>() {
@@ -279,5 +299,26 @@ mod tests {
                 .unwrap_err()
                 .contains("not one this process may use")
         );
+    }
+
+    #[test]
+    fn a_list_of_percentiles_is_sorted_and_wrong_ones_are_named() {
+        assert_eq!(
+            parse_percentiles("99.9:50:99:50"),
+            Ok(Percentiles(vec![50.0, 99.0, 99.9]))
+        );
+        for (text, part) in [
+            ("", "``"),
+            ("50:x", "`x`"),
+            ("101", "`101`"),
+            ("0", "`0`"),
+            ("NaN", "`NaN`"),
+        ] {
+            let error = parse_percentiles(text).expect_err(text);
+            assert!(
+                error.contains(part) && error.contains("50:99:99.9"),
+                "{error}"
+            );
+        }
     }
 }

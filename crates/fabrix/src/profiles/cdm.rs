@@ -3,6 +3,7 @@
 //! score. The median is shown beside it, because the best run hides the spread.
 
 mod card;
+pub(crate) mod test;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::{Counted, Job, Rw};
-use fabrix_block::spec::{Size, parse_size};
+use fabrix_block::spec::Size;
 
 use crate::cli::bench::args::{CdmArgs, CdmPreset};
 use crate::cli::bench::publish::check_place;
@@ -19,24 +20,7 @@ use crate::cli::bench::session::{Disk, Session};
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 use fabrix_block::spec::without_secrets;
-
-/// One row of a preset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Test {
-    random: bool,
-    block_bytes: u32,
-    queues: u32,
-    threads: u32,
-}
-
-const fn test(random: bool, kib: u32, queues: u32, threads: u32) -> Test {
-    Test {
-        random,
-        block_bytes: kib << 10,
-        queues,
-        threads,
-    }
-}
+use test::{Test, test};
 
 /// The tests of a preset, in order. Source: CrystalDiskMark's settings dialogue, versions 8 and 9.
 fn tests(preset: CdmPreset) -> Vec<Test> {
@@ -57,35 +41,6 @@ fn tests(preset: CdmPreset) -> Vec<Test> {
 }
 
 impl Test {
-    /// Parses a test like `SEQ1M-Q8T1` or `RND4KQ32T16`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let upper = text.to_ascii_uppercase();
-        let parts = || {
-            let (random, rest) = match upper.strip_prefix("SEQ") {
-                Some(rest) => (false, rest),
-                None => (true, upper.strip_prefix("RND")?),
-            };
-            let (size, rest) = rest.split_once('Q')?;
-            let (queues, threads) = rest.split_once('T')?;
-            Some(Self {
-                random,
-                block_bytes: parse_size(size.trim_end_matches([' ', '-', '_']))
-                    .ok()?
-                    .try_into()
-                    .ok()?,
-                queues: queues.parse().ok()?,
-                threads: threads.parse().ok()?,
-            })
-        };
-        parts().ok_or_else(|| format!("`{text}` is not a test; write SEQ1M-Q8T1 or RND4K-Q32T16"))
-    }
-
-    fn name(self) -> String {
-        let kind = if self.random { "RND" } else { "SEQ" };
-        let size = Size(self.block_bytes.into()).to_string().to_uppercase();
-        format!("{kind}{size} Q{}T{}", self.queues, self.threads)
-    }
-
     fn job(self, write: Option<u8>, args: &CdmArgs) -> Job {
         let rwmixread = write.map_or(100, u32::from);
         let kind = match rwmixread {
@@ -149,11 +104,15 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
     let mut session = Session::begin(&args.common)?;
     let disk = session.open(&args.uri)?;
     disk.check_size(Some(args.size))?;
-    session.guard(std::slice::from_ref(&disk))?;
     let tests = match args.tests.is_empty() {
         true => tests(args.preset),
         false => args.tests.clone(),
     };
+    for test in &tests {
+        let checked = test.job(None, args).check_on(disk.device.geometry());
+        checked.map_err(|error| Failure::usage(format!("{}: {error}", disk.uri)))?;
+    }
+    session.guard(std::slice::from_ref(&disk))?;
     let kinds = 2 + usize::from(args.mix.is_some());
     session.plan(
         tests.len() * kinds * (args.count as usize + 1) + 1,

@@ -39,6 +39,8 @@ pub(crate) struct Listed {
     offset_percent: Option<u32>,
     /// `offset_increment`.
     increment: Amount,
+    /// `filesize`: bytes of the disk that the job may use.
+    file_bytes: Option<u64>,
     /// `io_size`: the amount of I/O after which the job ends.
     io_size: Option<Amount>,
     pub(crate) logs: Logs,
@@ -115,9 +117,8 @@ impl Logs {
 
     /// Sets the interval of the readings.
     fn set_interval(&mut self, value: &str, kilo: u64) -> Result<(), String> {
-        let millis = numbers::whole(value, 1, kilo)
-            .map_err(|_| "each request is no reading; name a time, like 500")?;
-        self.every = Some(Duration::from_millis(millis));
+        let millis = numbers::whole(value, 0, kilo)?;
+        self.every = (millis > 0).then(|| Duration::from_millis(millis));
         Ok(())
     }
 
@@ -167,27 +168,33 @@ impl Listed {
     ///
     /// Errors: a sentence when a percentage leaves no space.
     pub(crate) fn for_disk(mut self, disk_bytes: u64) -> Result<Job, String> {
+        let disk_bytes = self
+            .file_bytes
+            .map_or(disk_bytes, |file| file.min(disk_bytes));
         let granule = u64::from(self.job.unit_bytes()).max(1);
         self.job.offset_increment = match self.increment {
             Amount::Bytes(bytes) => bytes,
             share @ Amount::Percent(_) => share.of(disk_bytes) / granule * granule,
         };
-        let io_size = self.io_size;
+        let (io_size, is_limited) = (self.io_size, self.file_bytes.is_some());
         let mut job = self.on(disk_bytes)?;
+        let rest = disk_bytes.saturating_sub(job.offset);
+        if is_limited {
+            job.size = Some(job.size.map_or(rest, |size| size.min(rest)));
+        }
         if let (1.., Some(loops)) = (job.skip_bytes, job.loops) {
             // A pass ends behind the region, whatever was left out.
-            let bytes = job
-                .size
-                .unwrap_or_else(|| disk_bytes.saturating_sub(job.offset));
+            let bytes = job.size.unwrap_or(rest);
             let stride = u64::from(job.block_bytes) + job.skip_bytes;
             let ios = bytes.div_ceil(stride).max(1).saturating_mul(loops.into());
             job.number_ios = Some(job.number_ios.map_or(ios, |number| number.min(ios)));
             job.loops = None;
         }
         if let Some(amount) = io_size {
-            let rest = disk_bytes.saturating_sub(job.offset);
             let bytes = amount.of(job.size.unwrap_or(rest));
             let ios = bytes.div_ceil(job.block_bytes.max(1).into()).max(1);
+            // As in fio, each loop has this amount.
+            let ios = ios.saturating_mul(job.loops.unwrap_or(1).into());
             let least = job.number_ios.map_or(ios, |number| number.min(ios));
             (job.number_ios, job.loops) = (Some(least), None);
         }

@@ -143,7 +143,7 @@ fn job(run: &Run, one: &JobResult) -> Value {
     json!({
         "jobname": results.job.name,
         "groupid": run.group,
-        "error": i32::from(one.errors.total() > 0),
+        "error": error(one),
         "eta": 0,
         "elapsed": seconds,
         "job options": options(run),
@@ -281,6 +281,16 @@ fn options(run: &Run) -> Value {
     }
     contents(&mut set, &job.contents);
     Value::Object(options)
+}
+
+/// fio's error of a job: 84 (EILSEQ) for wrong blocks, and 1 for failed requests.
+fn error(one: &JobResult) -> i32 {
+    let wrong = one.verify.as_ref().is_some_and(|verify| verify.errors > 0);
+    match one.errors.total() {
+        0 if wrong => 84,
+        0 => 0,
+        _ => 1,
+    }
 }
 
 /// The options of a verification that differ from fio's defaults.

@@ -19,7 +19,7 @@ use crate::args::values::{DISKS_HELP, Format};
 pub(crate) use fio::{FioArgs, as_fio};
 use foreign::{DDPT_HELP, DISKSPD_HELP, SGP_DD_HELP};
 pub(crate) use foreign::{WordsArgs, ours_first, shown};
-pub(crate) use plain::{PlainArgs, RateProcess, parse_percentiles};
+pub(crate) use plain::{PlainArgs, RateProcess};
 pub(crate) use profiles::{
     CdmArgs, CdmPreset, CompareArgs, NetArgs, PathArgs, StgtArgs, SweepArgs, TableArgs,
 };

@@ -10,6 +10,7 @@ use crate::cli::terminal::show;
 use crate::failure::{Failure, Kind};
 use crate::report::compare::{Entry, compare, entries};
 use crate::report::plain;
+use crate::texts;
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
@@ -39,13 +40,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
 }
 
 fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
-    let length = std::fs::metadata(path).map(|facts| facts.len());
-    let length = length.map_err(Failure::usage_at(path))?;
-    if length > LENGTH_MOST {
-        let sentence = format!("{length} bytes are more than results have");
-        return Err(Failure::usage_at(path)(sentence));
-    }
-    let text = std::fs::read_to_string(path).map_err(Failure::usage_at(path))?;
+    let text = texts::read(path, LENGTH_MOST).map_err(Failure::usage_at(path))?;
     entries(&text).map_err(Failure::usage_at(path))
 }
 

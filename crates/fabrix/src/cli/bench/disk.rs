@@ -1,5 +1,6 @@
 //! A measured disk, and the jobs on it.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +54,16 @@ impl Disk {
     /// Whether the disk supports a job. A read-only disk accepts no writes.
     pub(crate) fn takes(&self, job: &Job) -> bool {
         job.percent_read() == 100 || !self.device.geometry().read_only
+    }
+
+    /// Whether the disk is this file.
+    pub(super) fn is_file(&self, file: &Path) -> bool {
+        let same = |path: &String| {
+            let found = Path::new(path).canonicalize();
+            found.is_ok() && found.ok() == file.canonicalize().ok()
+        };
+        let spec = Spec::parse(&self.uri);
+        spec.is_ok_and(|spec| matches!(&spec.disk, SpecDisk::File { path, .. } if same(path)))
     }
 
     /// Whether the disk discards writes, so that filling it is useless.

@@ -3,7 +3,7 @@
 
 use fabrix_bench::Results;
 
-use super::measure::Planned;
+use super::plan::Planned;
 use crate::report::sheet::{Repeat, Run};
 
 /// The entries for the runs of planned jobs. Both are in the same order; the last jobs may have no

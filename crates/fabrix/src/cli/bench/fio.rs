@@ -7,12 +7,14 @@ use fabrix_bench::Start;
 use fabrix_block::spec::without_secrets;
 
 use super::args::FioArgs;
-use super::measure::{Plan, Planned, measure, say_all};
+use super::measure::{measure, say_all};
+use super::plan::{Plan, Planned};
 use super::session::{Disk, Session};
 use crate::cli::terminal::{print, quoted};
 use crate::failure::Failure;
 use crate::profiles::job_file::sections::{self, CommandLine, Outside, Section, Setting};
 use crate::profiles::job_file::{Jobs, Listed, Logs, Target, table};
+use crate::texts;
 
 pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
     if let Some(key) = &args.cmdhelp {
@@ -29,6 +31,14 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
     let mut groups: Vec<Vec<Section>> = Vec::new();
     for path in files {
         let text = read(Path::new(path)).map_err(Failure::usage)?;
+        if args
+            .output_file()
+            .is_some_and(|output| is_same(output, Path::new(path)))
+        {
+            return Err(Failure::usage(format!(
+                "--output={path}: the results would replace the file of jobs"
+            )));
+        }
         groups.push(sections::of_file(
             Path::new(path),
             &text,
@@ -146,16 +156,15 @@ fn fail(errors: &[String]) -> Result<(), Failure> {
     Err(Failure::usage(errors.join("\n")))
 }
 
+/// Whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let found = one.canonicalize();
+    found.is_ok() && found.ok() == other.canonicalize().ok()
+}
+
 /// Text of a job file.
 fn read(path: &Path) -> Result<String, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let length = std::fs::metadata(path)
-        .map_err(|error| wrong(&error))?
-        .len();
-    if length > FILE_BYTES_MAX {
-        return Err(wrong(&"too long for a file of jobs"));
-    }
-    std::fs::read_to_string(path).map_err(|error| wrong(&error))
+    texts::read(path, FILE_BYTES_MAX).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The jobs of sections as command lines. `disk` replaces their own.

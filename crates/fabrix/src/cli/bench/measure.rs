@@ -1,67 +1,21 @@
 //! Runs planned jobs, one stage after the other, and prints their results.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fabrix_bench::{Job, Start};
-
 use super::disk_util::DiskUtil;
 use super::entries::entries;
+use super::plan::{Plan, Planned};
 use super::publish::check_place;
 use super::session::{Disk, Session, Step};
 use crate::args::Format;
 use crate::cli::terminal::{print, say};
 use crate::failure::Failure;
-use crate::profiles::job_file::{Least, Logs};
+use crate::profiles::job_file::Logs;
 use crate::report;
-use crate::report::sheet::{Report, Run, Written};
-
-/// The jobs of a command.
-pub(super) struct Plan {
-    /// Stages, which run one after the other. The jobs of a stage run at the same time.
-    pub(super) stages: Vec<Vec<Planned>>,
-    /// Number of measurements of each stage.
-    pub(super) count: u32,
-    /// Interval of the readings over time, where no job names one.
-    pub(super) log_every: Duration,
-    /// File for the results, instead of stdout.
-    pub(super) file: Option<PathBuf>,
-}
-
-/// A job, its disk, and its logs.
-pub(super) struct Planned {
-    pub(super) disk: Disk,
-    pub(super) job: Job,
-    pub(super) logs: Logs,
-    /// Start of the job within its stage.
-    pub(super) start: Start,
-    /// Rates below which the job has failed.
-    pub(super) least: Least,
-    /// Number of the job's group: fio's `groupid`.
-    pub(super) group: u32,
-    /// Whether the job is reported together with its group (`group_reporting`).
-    pub(super) group_reporting: bool,
-    /// The job as written in fio's words.
-    pub(super) written: Option<Written>,
-}
-
-impl Planned {
-    /// A job that starts at once.
-    pub(super) fn new(disk: Disk, job: Job, logs: Logs) -> Self {
-        Self {
-            disk,
-            job,
-            logs,
-            start: Start::default(),
-            least: Least::default(),
-            group: 0,
-            group_reporting: true,
-            written: None,
-        }
-    }
-}
+use crate::report::sheet::{Report, Run};
 
 /// Measures all stages and prints the results.
 pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Failure> {
@@ -70,6 +24,18 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
     prefixes
         .chain(plan.file.as_deref())
         .try_for_each(check_place)?;
+    for one in all() {
+        let checked = one.job.check_on(one.disk.device.geometry());
+        checked.map_err(|error| Failure::usage(format!("{}: {error}", one.disk.uri)))?;
+    }
+    if let Some(file) = &plan.file
+        && all().any(|one| one.disk.is_file(file))
+    {
+        return Err(Failure::usage(format!(
+            "--output={}: the results would replace a disk of the jobs",
+            file.display()
+        )));
+    }
     let writing = all().filter(|one| one.job.rw.writes());
     let written: Vec<Disk> = writing.map(|one| one.disk.clone()).collect();
     session.guard(&written)?;

@@ -13,7 +13,8 @@ use fabrix_block::spec::parse_size;
 
 use super::args::{PlainArgs, RateProcess, profiles};
 use super::hold::hold;
-use super::measure::{Plan, Planned, measure};
+use super::measure::measure;
+use super::plan::{Plan, Planned};
 use super::session::Session;
 use crate::failure::Failure;
 use crate::profiles::job_file::Logs;

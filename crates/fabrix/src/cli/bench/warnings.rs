@@ -125,10 +125,10 @@ impl Warnings {
 
     /// Checks whether a run came close to the generator's limit, which is `most` IOPS on a null
     /// disk.
-    pub(super) fn headroom(&mut self, run: &Run, most: f64) {
-        if run.iops() > most * HEADROOM_LEAST {
+    pub(super) fn headroom(&mut self, name: &str, iops: f64, most: f64) {
+        if iops > most * HEADROOM_LEAST {
             self.add(Reason::Limit, || {
-                let (name, iops) = (&run.name, grouped(run.iops()));
+                let iops = grouped(iops);
                 format!(
                     "the load generator is the limit: it makes {} IOPS on a disk that costs nothing, and \
                      `{name}` had {iops}",
@@ -224,7 +224,7 @@ mod tests {
         for run in runs {
             doubts.figures(run);
             doubts.machine(run);
-            doubts.headroom(run, most);
+            doubts.headroom(&run.name, run.iops(), most);
         }
         let machine = ["hypervisor", "too hot"];
         let mut sentences = doubts.sentences(runs);

@@ -10,6 +10,7 @@ use std::path::Path;
 use roxmltree::{Document, Node};
 
 use crate::failure::Failure;
+use crate::texts;
 
 /// The words of a command line, with those of its profile in the place of `-XFILE`. Targets of the
 /// command line replace `*1`, `*2` and so on.
@@ -28,9 +29,12 @@ pub(super) fn expand(words: &[String]) -> Result<Vec<String>, Failure> {
         )));
     }
     let path = Path::new(file);
-    let text = std::fs::read_to_string(path).map_err(Failure::usage_at(path))?;
+    let text = texts::read(path, PROFILE_BYTES_MAX).map_err(Failure::usage_at(path))?;
     read(&text, &targets).map_err(Failure::usage_at(path))
 }
+
+/// Largest profile in bytes.
+const PROFILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Translates a profile. `given` are the targets of the command line.
 fn read(text: &str, given: &[String]) -> Result<Vec<String>, String> {

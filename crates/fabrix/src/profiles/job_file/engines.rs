@@ -28,7 +28,10 @@ const ASYNCHRONOUS: [&str; 4] = ["libaio", "io_uring", "posixaio", "windowsaio"]
 
 /// Engines that mean another kind of disk, with the disk to name instead.
 const FOREIGN: [(&[&str], &str); 13] = [
-    (&["null", "cpp_null"], "name it in filename=null:SIZE"),
+    (
+        &["null", "cpp_null"],
+        "leave ioengine out and write filename=null:SIZE",
+    ),
     (&["libiscsi"], "name it in filename=iscsi://HOST/IQN/LUN"),
     (
         &["io_uring_cmd"],

@@ -257,7 +257,6 @@ impl Builder {
         let reads = parts.next().unwrap_or(Ok(0))?;
         let writes = parts.next().transpose()?.unwrap_or(reads);
         self.job.align = [reads, writes];
-        self.job.random_map &= self.job.align == [0, 0];
         Ok(())
     }
 

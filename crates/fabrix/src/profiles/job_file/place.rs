@@ -39,17 +39,23 @@ impl Place {
     ///
     /// Errors: a sentence that says how to name a disk.
     pub(crate) fn targets(&self, named: Option<&str>, numjobs: u32) -> Result<Vec<Target>, String> {
-        if let Some(text) = named.or(self.filename.as_deref()) {
+        if let Some(text) = named {
             return self.target(text).map(|target| vec![target]);
         }
-        let Some(directory) = &self.directory else {
+        let directory = self.directory.as_deref().unwrap_or_default();
+        if let Some(text) = &self.filename {
+            let text = match text.contains(':') {
+                true => text.clone(),
+                // As in fio, an absolute path remains what it is.
+                false => Path::new(directory).join(text).display().to_string(),
+            };
+            return self.target(&text).map(|target| vec![target]);
+        }
+        if self.bytes.is_none() {
             return Err(format!(
-                "job `{}` has no filename=; name a disk after the file",
+                "job `{}` names no disk: write filename=DISK, or size= for a file of its own",
                 self.section
             ));
-        };
-        if self.bytes.is_none() {
-            return Err(format!("job `{}` needs size= for its files", self.section));
         }
         let format = self
             .format
@@ -155,6 +161,16 @@ mod tests {
                 "/nowhere/x\\,y/a.1.0,size=8k"
             ]
         );
+        for (filename, uri) in [
+            ("new", "/nowhere/x\\,y/new,size=8k"),
+            ("/nowhere/z", "/nowhere/z,size=8k"),
+        ] {
+            let place = Place {
+                filename: Some(filename.into()),
+                ..place.clone()
+            };
+            assert_eq!(place.targets(None, 1).expect("a file")[0].uri, uri);
+        }
         let named = place.targets(Some("ram:8M"), 2).expect("a disk is named");
         assert_eq!((named[0].uri.as_str(), named[0].made), ("ram:8M", None));
     }
@@ -172,8 +188,10 @@ mod tests {
 
     #[test]
     fn a_job_without_a_disk_or_with_several_says_what_to_name() {
-        let nothing = place().targets(None, 1).expect_err("no disk");
-        assert!(nothing.contains("name a disk"), "{nothing}");
+        let nothing = Place::default().targets(None, 1).expect_err("no disk");
+        assert!(nothing.contains("filename=DISK"), "{nothing}");
+        let own = place().targets(None, 1).expect("it has a size");
+        assert_eq!(own[0].uri, "file:a.0.0,size=8k,direct=off");
         let two = Place {
             filename: Some("/dev/a:/dev/b".into()),
             ..place()

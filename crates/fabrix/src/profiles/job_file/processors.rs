@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::numbers::whole;
-use crate::args::parse_cores;
+use crate::args::values::parse_cores;
 
 /// Parses `cpus_allowed`: numbers and ranges, divided by commas or colons.
 pub(super) fn of_list(text: &str) -> Result<Vec<usize>, String> {

@@ -73,6 +73,7 @@ pub(crate) fn of_file(
         outside,
         errors,
         sections: Vec::new(),
+        included: 0,
     };
     reader.file(path, text, 0);
     reader.sections
@@ -82,6 +83,8 @@ struct Reader<'a, 'b> {
     outside: &'a Outside<'b>,
     errors: &'a mut Vec<String>,
     sections: Vec<Section>,
+    /// Number of files included so far.
+    included: u32,
 }
 
 impl Reader<'_, '_> {
@@ -131,6 +134,18 @@ impl Reader<'_, '_> {
                 "include {name}: more than {INCLUDES_MAX} files include each other"
             ));
         }
+        if self.included >= INCLUDED_MAX {
+            return match self.included {
+                INCLUDED_MAX => {
+                    self.included += 1;
+                    Err(format!(
+                        "include {name}: more than {INCLUDED_MAX} files are included"
+                    ))
+                }
+                _ => Ok(()),
+            };
+        }
+        self.included += 1;
         let beside: PathBuf = path.with_file_name("").join(name);
         let text = (self.outside.file)(&beside)?;
         self.file(&beside, &text, depth + 1);
@@ -231,6 +246,8 @@ pub(crate) fn is_job_file(text: &str) -> bool {
 
 /// Largest depth of files that include files.
 const INCLUDES_MAX: u32 = 8;
+/// Largest number of included files.
+const INCLUDED_MAX: u32 = 100;
 
 #[cfg(test)]
 mod tests {
@@ -297,6 +314,8 @@ mod tests {
             file: &|path| match path.to_str() {
                 Some("/jobs/more") => Ok("bs=8k # inline\n".into()),
                 Some("/jobs/loop") => Ok("include loop\n".into()),
+                Some("/jobs/many") => Ok("include deeper\n".repeat(200)),
+                Some("/jobs/deeper") => Ok("include more\n".repeat(200)),
                 _ => Err(format!("{}: no such file", path.display())),
             },
         };
@@ -305,6 +324,11 @@ mod tests {
         let sections = of_file(Path::new("/jobs/a"), text, &outside, &mut errors);
         assert_eq!(shown(&sections[0]), "a: bs=8k rw=read");
         assert_eq!(sections[0].settings[0].place, "/jobs/more: line 1");
+        let mut many = Vec::new();
+        let text = "[a]\ninclude many\n";
+        of_file(Path::new("/jobs/a"), text, &outside, &mut many);
+        assert_eq!(many.len(), 1, "{many:?}");
+        assert!(many[0].contains("more than 100 files"), "{many:?}");
         assert_eq!(errors.len(), 2, "{errors:?}");
         assert!(errors[0].contains("include each other") && errors[1].contains("/jobs/gone"));
     }

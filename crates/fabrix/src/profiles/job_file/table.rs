@@ -69,6 +69,7 @@ impl Key {
 
     /// The name that the user wrote.
     pub(crate) fn name_of(&self, written: &str) -> &'static str {
+        let written = normal(written);
         let same = self.names.iter().find(|name| **name == written);
         same.unwrap_or(&self.names[0])
     }

@@ -9,7 +9,7 @@ use fabrix_bench::job::Distribution;
 
 use super::CommonArgs;
 use super::contents::ContentsArgs;
-use crate::args::values::{parse_bytes, parse_time};
+use crate::args::values::{Percentiles, parse_bytes, parse_percentiles, parse_time};
 
 /// Arguments of `bench URI`.
 #[derive(Args)]
@@ -129,52 +129,6 @@ pub(crate) enum RateProcess {
     Linear,
 }
 
-/// Percentiles as given.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Percentiles(pub(crate) Vec<f64>);
-
 fn parse_rw(text: &str) -> Result<Rw, String> {
     Rw::parse(text).map_err(|error| error.to_string())
-}
-
-/// Parses fio's list: numbers separated by colons. The result is sorted and has no duplicates.
-pub(crate) fn parse_percentiles(text: &str) -> Result<Percentiles, String> {
-    let number = |part: &str| {
-        let number = part.trim().parse::<f64>().ok();
-        let inside = number.filter(|percent| *percent > 0.0 && *percent <= 100.0);
-        inside.ok_or_else(|| format!("`{part}` is not a percentile; write a list like 50:99:99.9"))
-    };
-    let mut list = text
-        .split(':')
-        .map(number)
-        .collect::<Result<Vec<f64>, _>>()?;
-    list.sort_by(f64::total_cmp);
-    list.dedup();
-    Ok(Percentiles(list))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_percentiles_is_sorted_and_wrong_ones_are_named() {
-        assert_eq!(
-            parse_percentiles("99.9:50:99:50"),
-            Ok(Percentiles(vec![50.0, 99.0, 99.9]))
-        );
-        for (text, part) in [
-            ("", "``"),
-            ("50:x", "`x`"),
-            ("101", "`101`"),
-            ("0", "`0`"),
-            ("NaN", "`NaN`"),
-        ] {
-            let error = parse_percentiles(text).expect_err(text);
-            assert!(
-                error.contains(part) && error.contains("50:99:99.9"),
-                "{error}"
-            );
-        }
-    }
 }

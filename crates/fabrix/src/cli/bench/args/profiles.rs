@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::CommonArgs;
 use crate::args::values::{DISKS_HELP, Format, parse_bytes, parse_time};
-use crate::profiles::cdm::Test;
+use crate::profiles::cdm::test::Test;
 
 /// Arguments of the profiles that measure a table of workloads.
 #[derive(Args)]

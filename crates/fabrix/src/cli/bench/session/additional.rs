@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use fabrix_bench::Job;
+use fabrix_bench::job::NUMJOBS_MAX;
 use fabrix_bench::workloads::fill;
 use fabrix_block::spec::Size;
 
@@ -57,6 +58,10 @@ impl Session {
             .iter()
             .filter(|run| !is_null(&run.disk) && !run.disk.ends_with("(null:)"));
         let fastest = asked.max_by(|one, other| one.iops().total_cmp(&other.iops()))?;
+        // Jobs that run at the same time share the processors.
+        let beside = || runs.iter().filter(|run| run.group == fastest.group);
+        let iops: f64 = beside().map(Run::iops).sum();
+        let jobs: u32 = beside().map(|run| run.results.job.numjobs).sum();
         let job = Job {
             name: "headroom".into(),
             runtime: Duration::from_millis(300),
@@ -71,6 +76,7 @@ impl Session {
             bursts: None,
             steady: None,
             verify: None,
+            numjobs: jobs.min(NUMJOBS_MAX),
             ..fastest.results.job.clone()
         };
         let null = self.open("null:1T").ok()?;
@@ -79,13 +85,13 @@ impl Session {
         let trial = self.measure(&null, &job, 1);
         // A warning about this trial would say nothing about the runs.
         self.warnings = warnings;
-        let most = trial?.iops().max(fastest.iops());
-        self.warnings.headroom(fastest, most);
+        let most = trial?.iops().max(iops);
+        self.warnings.headroom(&fastest.name, iops, most);
         Some(format!(
             "the load generator alone makes {} IOPS with the settings of `{}`, which used {:.0} % of that",
             grouped(most),
             fastest.name,
-            fastest.iops() / most.max(1.0) * 100.0
+            iops / most.max(1.0) * 100.0
         ))
     }
 }

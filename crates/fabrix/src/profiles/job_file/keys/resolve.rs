@@ -28,6 +28,7 @@ impl Builder {
         self.resolve_verify();
         self.resolve_depth();
         self.resolve_pauses();
+        self.resolve_align();
         self.resolve_sizes();
         if self.logs.prefixes().next().is_some() && self.logs.every.is_none() {
             let sentence = "logs have a reading for every 500 ms; log_avg_msec= says how often";
@@ -52,6 +53,7 @@ impl Builder {
             size_percent: self.size_percent,
             offset_percent: self.offset_percent,
             increment: self.increment,
+            file_bytes: self.file_bytes,
             io_size: self.io_size,
             logs: self.logs.named(&name),
             start_delay: self.start_delay,
@@ -75,6 +77,9 @@ impl Builder {
             self.time_based = false;
         }
         self.job.loops = (!self.time_based).then_some(self.loops);
+        let ios = self.job.number_ios.filter(|_| !self.time_based);
+        // As in fio, each loop has this number.
+        self.job.number_ios = ios.map(|ios| ios.saturating_mul(self.loops.into()));
         self.io_size = self.io_size.filter(|_| !self.time_based);
         if self.io_size.is_some() && self.job.is_split() {
             return Err("io_size needs requests of one size".into());
@@ -112,6 +117,15 @@ impl Builder {
                  write ioengine=libaio for more"
             ),
         });
+    }
+
+    /// Turns the random map off if addresses have another alignment than the shortest requests.
+    fn resolve_align(&mut self) {
+        let differs = |write: bool| {
+            let align = self.job.align[usize::from(write)];
+            align != 0 && align != self.job.sizes(write).shortest_bytes()
+        };
+        self.job.random_map &= !differs(false) && !differs(true);
     }
 
     /// Resolves the region and the length of the file.

@@ -23,7 +23,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::honoured(
         &["ba", "blockalign"],
         |section, value| section.set_align(value),
-        "for random addresses; sets `norandommap`, as in fio",
+        "for random addresses; sets `norandommap` if it differs from the shortest request, as in fio",
     ),
     Key::honoured(
         &["percentage_random"],

@@ -4,7 +4,7 @@ use fabrix_bench::verify::Pattern;
 use fabrix_bench::{RUNTIME_MAX, Rw};
 
 use super::Key;
-use crate::cli::bench::args::parse_percentiles;
+use crate::args::values::parse_percentiles;
 use crate::profiles::job_file::keys::Amount;
 use crate::profiles::job_file::numbers::{percent, size, switch, time, whole, word};
 use crate::profiles::job_file::{engines, processors};
@@ -205,6 +205,9 @@ pub(super) const KEYS: &[Key] = &[
         &["startdelay"],
         |section, value| {
             section.start_delay = time(value)?;
+            if section.start_delay > RUNTIME_MAX {
+                return Err(format!("`{value}` is longer than a year"));
+            }
             Ok(())
         },
         "no range of times",

@@ -1,0 +1,55 @@
+//! The jobs of a command with their disks, planned before anything is measured.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fabrix_bench::{Job, Start};
+
+use super::session::Disk;
+use crate::profiles::job_file::{Least, Logs};
+use crate::report::sheet::Written;
+
+/// The jobs of a command.
+pub(super) struct Plan {
+    /// Stages, which run one after the other. The jobs of a stage run at the same time.
+    pub(super) stages: Vec<Vec<Planned>>,
+    /// Number of measurements of each stage.
+    pub(super) count: u32,
+    /// Interval of the readings over time, where no job names one.
+    pub(super) log_every: Duration,
+    /// File for the results, instead of stdout.
+    pub(super) file: Option<PathBuf>,
+}
+
+/// A job, its disk, and its logs.
+pub(super) struct Planned {
+    pub(super) disk: Disk,
+    pub(super) job: Job,
+    pub(super) logs: Logs,
+    /// Start of the job within its stage.
+    pub(super) start: Start,
+    /// Rates below which the job has failed.
+    pub(super) least: Least,
+    /// Number of the job's group: fio's `groupid`.
+    pub(super) group: u32,
+    /// Whether the job is reported together with its group (`group_reporting`).
+    pub(super) group_reporting: bool,
+    /// The job as written in fio's words.
+    pub(super) written: Option<Written>,
+}
+
+impl Planned {
+    /// A job that starts at once.
+    pub(super) fn new(disk: Disk, job: Job, logs: Logs) -> Self {
+        Self {
+            disk,
+            job,
+            logs,
+            start: Start::default(),
+            least: Least::default(),
+            group: 0,
+            group_reporting: true,
+            written: None,
+        }
+    }
+}

@@ -364,7 +364,7 @@ fn wrong_words_are_named_before_anything_is_measured() {
             &["another kind of disk"],
         ),
         (&["ram:8M", "--direct=1"], &["--name=NAME"]),
-        (&["--name=x"], &["no filename="]),
+        (&["--name=x"], &["names no disk: write filename=DISK"]),
         (
             &["--name=x", "--filename=ram:8M", "--output-format=terse"],
             &["terse is not supported"],

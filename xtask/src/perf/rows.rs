@@ -29,6 +29,8 @@ file      file-tmpfs-4k-randwrite-32         | write 4k 32 tmpfs             | n
 file      file-disk-4k-randread-32           | read 4k 32 file               | nobody fio  | iops >= 0.80
 file      file-disk-4k-randwrite-32          | write 4k 32 file              | nobody fio  | iops >= 0.80
 file      bench-file-tmpfs-4k-randread-32    | read 4k 32 tmpfs spin nobody  | fio         | iops >= 0.95
+file      bench-file-tmpfs-4k-randwrite-32   | write 4k 32 tmpfs spin nobody | fio         | iops >= 0.90
+file      bench-file-tmpfs-128k-randwrite-4  | write 128k 4 tmpfs spin nobody| fio         | iops >= 0.90
 file      bench-file-disk-4k-randread-32     | read 4k 32 file spin nobody   | fio         | iops >= 0.95
 file      bench-file-disk-4k-randread-32-p50 | read 4k 32 file spin nobody   | fio         | p50 <= 1.10
 file      bench-file-disk-4k-randread-32-p99 | read 4k 32 file spin nobody   | fio         | p99 <= 1.25

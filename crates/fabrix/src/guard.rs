@@ -103,8 +103,12 @@ fn is_random(block: &[u8]) -> bool {
     distinct >= DISTINCT_LEAST && deviations.sum::<f64>() / mean <= CHI_SQUARED_MOST
 }
 
-/// Whether a block repeats a short pattern (`buffer_pattern`, `verify_pattern`).
+/// Whether a block repeats a short pattern that is no text (`buffer_pattern`, `verify_pattern`).
 fn is_pattern(block: &[u8]) -> bool {
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    if block.iter().all(is_text) {
+        return false;
+    }
     let repeats = |period: usize| block[period..] == block[..block.len() - period];
     block.len() == CONTENTS_BYTES && (1..=PATTERN_BYTES_MAX).any(repeats)
 }
@@ -250,6 +254,7 @@ mod tests {
         let numbers: Vec<u8> = (0..2048_u32).flat_map(u32::to_le_bytes).collect();
         assert!(contents(&numbers).is_some());
         assert_eq!(contents(&[0xde, 0xad, 0xfa, 0xce].repeat(2048)), None);
+        assert!(contents(&b"a line of a log\n".repeat(600)).is_some());
         let halves: Vec<u8> = random
             .chunks(256)
             .flat_map(|half| [half, &[0; 256]].concat())

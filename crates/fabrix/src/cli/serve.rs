@@ -101,18 +101,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     outcome
 }
 
-/// Refuses options for a protocol that is not served. Through `--api` an address may be added
-/// later.
+/// Refuses options for access over a protocol that is not served. Through `--api` an address may be
+/// added later. Names (`--nqn`, `--iqn`) are only names, and scripts give both.
 fn check_options(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
     if let Some(api) = &args.api {
         return socket_path(api).map(drop);
     }
     let serves = |protocol| listen.iter().any(|listen| listen.protocol == protocol);
     let options = [
-        ("--iqn", args.iqn.is_some(), Protocol::Iscsi),
         ("--chap", args.chap.is_some(), Protocol::Iscsi),
         ("--initiator", !args.initiator.is_empty(), Protocol::Iscsi),
-        ("--nqn", args.nqn.is_some(), Protocol::NvmeTcp),
     ];
     let without = options
         .iter()

@@ -84,15 +84,9 @@ fn options_for_a_protocol_that_is_not_served_are_refused() {
     let serve = ["serve", "ram:16M", "--run", "true"];
     for (more, option) in [
         (&["--chap", "a%hushhushhush"][..], "--chap is for iSCSI"),
-        (&["--iqn", "iqn.2026-01.example:a"], "--iqn is for iSCSI"),
         (
-            &[
-                "--listen",
-                "iscsi://127.0.0.1:0",
-                "--nqn",
-                "nqn.2026-01.example:a",
-            ],
-            "--nqn is for NVMe/TCP",
+            &["--initiator", "iqn.2026-01.example:a"],
+            "--initiator is for iSCSI",
         ),
         (&["--api", "tcp:127.0.0.1:1"], "write unix:PATH"),
     ] {

@@ -32,7 +32,7 @@ pub(super) const KEYS: &[Key] = &[
             section.place.directory = Some(value.to_owned());
             Ok(())
         },
-        "without `filename`, each job has a file of its own there",
+        "`filename` lies there, and without it each job has a file of its own there",
     ),
     Key::honoured(
         &["filename_format"],

@@ -10,7 +10,7 @@
 //! each figure is the difference of a longer and a shorter run.
 
 use crate::interop::install_tool;
-use crate::process::{cargo, command, output, root, run, target_folder};
+use crate::process::{cargo, command, cores, output, root, run, side_by_side, target_folder};
 use crate::sharing;
 use crate::summary::{Counts, Stop};
 use std::fs;
@@ -118,23 +118,29 @@ fn compiler() -> Result<String, String> {
 }
 
 fn count_all() -> Result<Vec<(String, u64)>, String> {
-    let machines = example("fabrix-proto", "counted")?;
-    let shard = example("fabrix-target", "turn")?;
+    let programs = examples()?;
+    let example = |name: &str| programs.join(name);
+    let works: Vec<_> = WORKS.map(|work| (example("counted"), work)).into();
+    let reads: Vec<_> = DEPTHS.map(|depth| (example("turn"), depth)).into();
+    let items = [works, reads].concat();
+    let runs = side_by_side(&items, cores(), |_, (program, work)| {
+        Difference::of(program, work)
+    });
     let mut counts = Vec::new();
-    for work in WORKS {
-        let count = Difference::of(&machines, work)?.per(1, Run::instructions)?;
-        counts.push((work.to_owned(), count));
-    }
-    for depth in DEPTHS {
-        let run = Difference::of(&shard, depth)?;
+    for ((_, work), run) in items.iter().zip(runs) {
+        let run = run?;
         let instructions = run.per(1, Run::instructions)?;
-        counts.push((format!("shard-read-4k-{depth}"), instructions));
+        if WORKS.contains(work) {
+            counts.push(((*work).to_owned(), instructions));
+            continue;
+        }
+        counts.push((format!("shard-read-4k-{work}"), instructions));
         let operations = run.per(1000, |run| run.printed("operations"))?;
-        counts.push((format!("operations-per-1000-reads-{depth}"), operations));
+        counts.push((format!("operations-per-1000-reads-{work}"), operations));
         let submits = run.per(1000, |run| run.printed("submitting-turns"))?;
-        counts.push((format!("submits-per-1000-reads-{depth}"), submits));
+        counts.push((format!("submits-per-1000-reads-{work}"), submits));
     }
-    let moves = moves_per_read(&example("fabrix-target", "shards")?)?;
+    let moves = moves_per_read(&example("shards"))?;
     counts.push((format!("lines-moved-per-read-{}", DEPTHS[0]), moves));
     Ok(counts)
 }
@@ -148,12 +154,16 @@ fn moves_per_read(shards: &Path) -> Result<u64, String> {
     Ok((more + reads / 2) / reads)
 }
 
-/// Builds an example; gives the program.
-fn example(package: &str, name: &str) -> Result<PathBuf, String> {
+/// Builds the examples that are counted; gives their folder.
+fn examples() -> Result<PathBuf, String> {
     let mut build = cargo();
-    build.args(["build", "--quiet", "--release", "--package", package]);
-    run(build.args(["--example", name]))?;
-    Ok(target_folder()?.join("release/examples").join(name))
+    build.args(["build", "--quiet", "--release"]);
+    build.args(["--package", "fabrix-proto", "--package", "fabrix-target"]);
+    for name in ["counted", "turn", "shards"] {
+        build.args(["--example", name]);
+    }
+    run(&mut build)?;
+    Ok(target_folder()?.join("release/examples"))
 }
 
 /// A shorter and a longer run of the same work.

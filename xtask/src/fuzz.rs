@@ -8,12 +8,11 @@
 
 use crate::interop::install_tool;
 use crate::process::{
-    cargo, command, output, root, run as run_program, side_by_side, target_folder,
+    cargo, command, cores, output, root, run as run_program, side_by_side, target_folder,
 };
 use crate::summary::{Counts, Stop};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 /// Seconds for each target in `cargo xtask test`, and at length.
 const SECONDS: u32 = 4;
@@ -56,8 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     }
     let folder = target_folder()?.join("fuzz");
     let programs = build(&folder)?;
-    let at_once = thread::available_parallelism().map_or(1, usize::from);
-    let failed = side_by_side(&names, at_once, |_, name| {
+    let failed = side_by_side(&names, cores(), |_, name| {
         let ran = run_one(name, options.seconds, &programs, &folder);
         ran.inspect_err(|why| println!("FAILED  {name}: {why}"))
             .is_err()

@@ -103,6 +103,11 @@ pub(crate) fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
+/// How many processors this process may use.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Works on all items, so many at a time; gives the results in the order of the items.
 pub(crate) fn side_by_side<T: Sync, R: Send>(
     items: &[T],

@@ -138,10 +138,12 @@ struct Side {
     shortest: u32,
     /// Threshold for random addresses: a 32-bit draw below it is random. 2^32 means always.
     random_below: u64,
-    /// Unit behind the last request.
+    /// Unit of the next sequential request. Outside the region: the walk starts over.
     next: u64,
-    /// Units left out between sequential requests.
-    skip: u64,
+    /// Units from the end of a sequential request to the next one.
+    skip: i64,
+    /// First unit of a walk that starts over.
+    restart: u64,
 }
 
 /// Lengths of requests in units.
@@ -261,6 +263,13 @@ impl Side {
         let shortest = (job.sizes(write).shortest_bytes() / unit_bytes).max(1);
         let places = (region.units / u64::from(granule)).max(1);
         let is_used = job.used_sides().any(|used| used == write);
+        let skip = job.skip_bytes / i64::from(unit_bytes);
+        // As in fio, a backward walk starts over at its distance from the end of the region.
+        let last = region.units.saturating_sub(u64::from(shortest));
+        let restart = match skip {
+            ..0 => region.units.saturating_sub(skip.unsigned_abs()).min(last),
+            _ => 0,
+        };
         let addresses = match job.rw.is_random() && is_used {
             true => addresses(job, write, places, seed ^ u64::from(write)),
             false => Addresses::Sequential,
@@ -273,7 +282,8 @@ impl Side {
             shortest,
             random_below: (u64::from(job.percent_random[usize::from(write)]) << 32) / 100,
             next: 0,
-            skip: job.skip_bytes / u64::from(unit_bytes),
+            skip,
+            restart,
         }
     }
 
@@ -325,13 +335,13 @@ impl Side {
     fn next_in_order(&mut self, units: u32, random: &mut Random) -> (u64, u32) {
         let mut units = units;
         if self.units.saturating_sub(self.next) < u64::from(self.shortest) {
-            self.next = 0;
+            self.next = self.restart;
         }
         while self.units - self.next < u64::from(units) {
             units = self.lengths.draw(random);
         }
         let unit = self.next;
-        self.next += u64::from(units) + self.skip;
+        self.next = (unit + u64::from(units)).wrapping_add_signed(self.skip);
         (unit, units)
     }
 }

@@ -94,8 +94,9 @@ pub struct Job {
     /// Whether such requests have the same address (`rw_sequencer=identical`). False: they are
     /// sequential.
     pub run_is_identical: bool,
-    /// Bytes left out between sequential requests (`rw=read:8k`).
-    pub skip_bytes: u64,
+    /// Distance from the end of a sequential request to the start of the next one in bytes
+    /// (`rw=read:8k`). Negative: the job walks backwards.
+    pub skip_bytes: i64,
     /// Whether random requests visit each block once per pass (false: `norandommap`). The other
     /// distributions draw addresses independently in any case.
     pub random_map: bool,
@@ -106,8 +107,11 @@ pub struct Job {
     pub contents: Contents,
     /// Number of requests after which a job ends.
     pub number_ios: Option<u64>,
-    /// Number of passes over the region after which a job ends, measured in bytes.
+    /// Number of passes over the region after which a job ends, measured in bytes. A job that
+    /// verifies reads back after each pass.
     pub loops: Option<u32>,
+    /// Bytes of a pass of `loops`, if they are not those of the region (`io_size`).
+    pub io_bytes: Option<u64>,
     /// Steady-state condition that ends the run (`steadystate`).
     pub steady: Option<Steady>,
     /// Offered load (open loop). None: a constant number of requests in flight.
@@ -169,6 +173,7 @@ impl Default for Job {
             contents: Contents::default(),
             number_ios: None,
             loops: None,
+            io_bytes: None,
             steady: None,
             rate: None,
             side_rates: [None; 2],

@@ -47,6 +47,8 @@ struct Writes {
     tried: Vec<u32>,
     /// One bit per unit: a request is in flight.
     in_flight: Vec<u64>,
+    /// One bit per unit: the unit was written and is not read back.
+    unread: Vec<u64>,
 }
 
 impl Writes {
@@ -73,6 +75,7 @@ impl Verifier {
                 acknowledged: vec![0; units],
                 tried: vec![0; units],
                 in_flight: vec![0; units.div_ceil(64)],
+                unread: vec![0; units.div_ceil(64)],
             }
         };
         let block_bytes = options.interval(region.blocks_per_unit * disk_block_bytes) as usize;
@@ -87,7 +90,7 @@ impl Verifier {
         }
     }
 
-    /// Whether written blocks are read back at the end.
+    /// Whether written blocks are read back after the load.
     pub(crate) fn reads_back(&self) -> bool {
         self.options.read_back && self.writes.is_some()
     }
@@ -150,6 +153,8 @@ impl Verifier {
     pub(crate) fn acknowledge(&mut self, unit: u64) {
         if let Some(writes) = &mut self.writes {
             writes.acknowledged[index(unit)] = writes.tried[index(unit)];
+            let (word, bit) = position(unit);
+            writes.unread[word] |= bit;
         }
     }
 
@@ -217,10 +222,16 @@ impl Verifier {
         verified.first_error.get_or_insert_with(sentence);
     }
 
-    /// The first unit from `unit` on with known content.
-    pub(crate) fn next_known(&self, unit: u64) -> Option<u64> {
-        let writes = self.writes.as_ref()?;
-        (unit..self.region.units).find(|unit| writes.expected(*unit).is_some())
+    /// The first unit from `unit` on to read back: its content is known, and was written since it
+    /// was read back last.
+    pub(crate) fn next_known(&mut self, unit: u64) -> Option<u64> {
+        let writes = self.writes.as_mut()?;
+        (unit..self.region.units).find(|unit| {
+            let (word, bit) = position(*unit);
+            let is_unread = writes.unread[word] & bit != 0;
+            writes.unread[word] &= !bit;
+            is_unread && writes.expected(*unit).is_some()
+        })
     }
 
     /// Byte offset of a unit on the disk.

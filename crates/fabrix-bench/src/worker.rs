@@ -16,6 +16,7 @@ mod copy;
 mod ending;
 mod flushing;
 mod lifecycle;
+mod limits;
 mod pieces;
 mod setup;
 mod slot;
@@ -40,6 +41,7 @@ use clock::Clock;
 use copy::Copy;
 use flushing::Flushing;
 use lifecycle::{JobPhase, Lifecycle};
+use limits::Limits;
 use pieces::Pieces;
 pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
 use slot::{Slot, longest, take_buffers};
@@ -78,6 +80,7 @@ pub(crate) struct Worker {
     unit_bytes: u32,
     /// Buffer lengths in bytes: the longest read and the longest write.
     longest: [usize; 2],
+    limits: Limits,
     lifecycle: Lifecycle,
     clock: Clock,
     tally: Tally,
@@ -154,6 +157,7 @@ impl Worker {
             longest: [false, true].map(|write| longest(job, write).min(pieces.longest_bytes())),
             pieces,
             unit_bytes: setup.region.blocks_per_unit * setup.block_bytes,
+            limits: Limits::new(&setup),
             lifecycle: Lifecycle::default(),
             clock: Clock::new(),
             tally,
@@ -199,7 +203,10 @@ impl Worker {
                 }
                 None => self.next_access(shard)?,
             },
-            JobPhase::ReadBack { next } => (self.next_known(next)?, self.clock.now_ns()),
+            JobPhase::ReadBack { next } => {
+                is_load = false;
+                (self.next_known(next)?, self.clock.now_ns())
+            }
             _ => return None,
         };
         self.idle.pop_front();

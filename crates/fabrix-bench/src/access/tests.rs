@@ -72,6 +72,25 @@ fn sequential_requests_leave_out_bytes() {
 }
 
 #[test]
+fn backward_walks_start_over_as_in_fio() {
+    let back = |skip_bytes| Job {
+        rw: Rw::Read,
+        skip_bytes,
+        ..Job::default()
+    };
+    assert_eq!(first(&back(-8192), 4), [0, 14, 13, 12]);
+    assert_eq!(first(&back(-8192), 18)[14..], [1, 0, 14, 13]);
+    assert_eq!(first(&back(-12288), 9), [0, 13, 11, 9, 7, 5, 3, 1, 13]);
+    assert_eq!(first(&back(-4096), 3), [0, 0, 0]);
+    assert_eq!(
+        first(&back(i64::MIN), 3),
+        [0, 0, 0],
+        "longer than the region"
+    );
+    assert_eq!(first(&back(i64::MAX / 4096 * 4096), 3), [0, 0, 0]);
+}
+
+#[test]
 fn a_run_follows_each_random_address() {
     let mut job = Job {
         run_ios: 4,

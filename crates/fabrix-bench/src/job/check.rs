@@ -66,16 +66,6 @@ impl Job {
 
     /// Checks the lists, the distribution, and what follows a request.
     fn check_lists(&self) -> Result<(), JobError> {
-        let unit = self.unit_bytes();
-        if self.skip_bytes > 0 && !self.skip_bytes.is_multiple_of(unit.max(1).into()) {
-            return self.refuse(&format!(
-                "rw={}:{} leaves out no multiple of the request of {unit} bytes",
-                self.rw, self.skip_bytes
-            ));
-        }
-        if self.verify.is_some() && (self.skip_bytes > 0 || self.run_ios > 1) {
-            return self.refuse("verify needs a job without a number behind rw=");
-        }
         if let Err(sentence) = self.distribution.check() {
             return self.refuse(&sentence);
         }

@@ -179,22 +179,20 @@ fn center_text(center: Option<f64>) -> String {
 }
 
 /// Parses the zones of a direction. Their shares of the requests add up to 100. Relative zones
-/// without a size share what is left of the region.
+/// without a size share what is left of the region. The last absolute zone without a size has all
+/// that is left.
 fn parse_zones(text: &str, absolute: bool) -> Result<Vec<Zone>, String> {
     let (mut zones, mut open) = (Vec::new(), Vec::new());
     for part in text.split(':') {
-        let (share, size) = match part.split_once('/') {
-            Some((share, size)) if absolute => (share, ZoneSize::Bytes(parse_size(size)?)),
-            Some((share, size)) => (share, ZoneSize::Percent(percent(size)?)),
-            None if absolute => {
-                return Err(format!(
-                    "random_distribution: zone `{part}` has no size; write 60/1g"
-                ));
-            }
-            None => {
-                open.push(zones.len());
-                (part, ZoneSize::Percent(0))
-            }
+        let (share, size) = part.split_once('/').unwrap_or((part, ""));
+        if size.is_empty() {
+            open.push(zones.len());
+        }
+        let size = match size {
+            "" if absolute => ZoneSize::Rest,
+            "" => ZoneSize::Percent(0),
+            size if absolute => ZoneSize::Bytes(parse_size(size)?),
+            size => ZoneSize::Percent(percent(size)?),
         };
         zones.push(Zone {
             percent: percent(share)?,
@@ -206,6 +204,11 @@ fn parse_zones(text: &str, absolute: bool) -> Result<Vec<Zone>, String> {
             "random_distribution: there are at most {ZONES_MAX} zones"
         ));
     }
+    if absolute && open.iter().any(|index| index + 1 < zones.len()) {
+        return Err(format!(
+            "random_distribution: only the last zone of `{text}` may have no size; write 60/1g:40"
+        ));
+    }
     let wrong = || format!("random_distribution: the shares of `{text}` do not add up to 100 %");
     let sizes = zones.iter().map(|zone| match zone.size {
         ZoneSize::Percent(percent) => percent,
@@ -213,7 +216,7 @@ fn parse_zones(text: &str, absolute: bool) -> Result<Vec<Zone>, String> {
     });
     let left = 100_u32.checked_sub(sizes.sum()).ok_or_else(wrong)?;
     let count = u32::try_from(open.len()).unwrap_or(u32::MAX);
-    for (at, index) in (0..).zip(&open) {
+    for (at, index) in (0..).zip(open.iter().filter(|_| !absolute)) {
         // The first zone without a size also gets the indivisible remainder.
         let more = if at == 0 { left % count } else { 0 };
         zones[*index].size = ZoneSize::Percent(left / count + more);
@@ -287,6 +290,14 @@ mod tests {
             Distribution::parse("zoned:60/10:20:20").map(|found| found.text()),
             Ok("zoned:60/10:20/45:20/45".into())
         );
+        for (text, same) in [
+            ("zoned:50/5:30/15:20/", "zoned:50/5:30/15:20/80"),
+            ("zoned_abs:60/1m:40/", "zoned_abs:60/1048576:40"),
+            ("zoned_abs:60/1m:40", "zoned_abs:60/1048576:40"),
+        ] {
+            let found = Distribution::parse(text).map(|found| found.text());
+            assert_eq!(found, Ok(same.into()));
+        }
         for (text, part) in [
             ("zipf", "is not known"),
             ("gauss:1", "there are random, zipf:THETA"),
@@ -299,7 +310,7 @@ mod tests {
             ("normal:-1", "outside 0 to 100"),
             ("zoned:60/10", "add up to 100 %"),
             ("zoned:60/10:40/80", "add up to 100 %"),
-            ("zoned_abs:100", "has no size"),
+            ("zoned_abs:60:40/1m", "only the last zone"),
             ("zoned_abs:100/x", "x"),
         ] {
             let error = Distribution::parse(text).expect_err(text);

@@ -117,12 +117,15 @@ impl Job {
         }
     }
 
-    /// The longest length of which all requests and all alignments are multiples, in bytes. The job
-    /// counts in this unit.
+    /// The longest length of which all requests, all alignments and the bytes left out are
+    /// multiples, in bytes. The job counts in this unit.
     pub fn unit_bytes(&self) -> u32 {
         let aligns = self.used_sides().map(|write| self.align_bytes(write));
         let unit = self.all_sizes().chain(aligns).reduce(common_divisor);
-        unit.unwrap_or(self.block_bytes)
+        let unit = unit.unwrap_or(self.block_bytes);
+        let skip = self.skip_bytes.unsigned_abs().checked_rem(unit.into());
+        let skip = skip.and_then(|skip| u32::try_from(skip).ok()).unwrap_or(0);
+        common_divisor(unit, skip)
     }
 
     /// The sizes as shown in reports: `4096`, `4096-65536`, or `4096/60:65536/40` for reads and,

@@ -14,7 +14,8 @@ pub struct Verify {
     pub offset: u32,
     /// Contents of the blocks (`verify_pattern`). None: random data.
     pub pattern: Option<Pattern>,
-    /// Whether written blocks are read back at the end of the job (`do_verify`).
+    /// Whether written blocks are read back after the load, or after each pass of `loops`
+    /// (`do_verify`).
     pub read_back: bool,
     /// Whether the first wrong block ends the job (`verify_fatal`).
     pub fatal: bool,

@@ -53,6 +53,8 @@ pub(super) struct Lifecycle {
     /// Whether the user has stopped the run.
     stopped: bool,
     measured_from_ns: Option<u64>,
+    /// Planned end of the measurement.
+    until_ns: u64,
     read_back_from_ns: Option<u64>,
     cpu_from: Duration,
     arrival_timer: bool,
@@ -114,14 +116,9 @@ impl Worker {
     }
 
     fn limit_reached(&self) -> bool {
-        let job = &self.setup.job;
-        let ios = job.number_ios.is_some_and(|ios| self.started >= ios);
-        let region_bytes = self.setup.region.units * u64::from(self.unit_bytes);
         let flushes_first = self.flushing.is_due && self.flushing.follows_last;
-        let enough = |loops: u32| {
-            self.started_bytes >= region_bytes.saturating_mul(loops.into()) && !flushes_first
-        };
-        (ios || job.loops.is_some_and(enough)) && self.parked.is_none()
+        let enough = self.started_bytes >= self.limits.end_bytes && !flushes_first;
+        (enough || self.started >= self.limits.ios) && self.parked.is_none()
     }
 
     fn is_stalled(&self) -> bool {
@@ -147,8 +144,13 @@ impl Worker {
         (self.started, self.started_bytes) = (0, 0);
         self.lifecycle.measured_from_ns = Some(self.clock.now_ns());
         self.lifecycle.cpu_from = topology::thread_cpu_time();
+        self.lifecycle.until_ns = self.clock.now_ns() + nanos(self.setup.job.runtime);
+        self.measure(shard);
+    }
+
+    fn measure(&mut self, shard: &mut Shard) {
         self.lifecycle.phase = JobPhase::Measure {
-            until_ns: self.clock.now_ns() + nanos(self.setup.job.runtime),
+            until_ns: self.lifecycle.until_ns,
         };
         self.wake_at_phase_end(shard);
     }
@@ -202,7 +204,9 @@ impl Worker {
                 self.flush_at_end(shard);
             }
             JobPhase::Drain => self.drained(shard),
-            JobPhase::ReadBack { next } if next >= self.setup.region.units => self.end(shard),
+            JobPhase::ReadBack { next } if next >= self.setup.region.units => {
+                self.read_back_ended(shard);
+            }
             JobPhase::Ramp { .. } | JobPhase::Measure { .. }
                 if self.arrivals.answered(self.clock.now_ns()) =>
             {
@@ -222,6 +226,32 @@ impl Worker {
         self.lifecycle.read_back_from_ns = Some(self.clock.now_ns());
         self.lifecycle.phase = JobPhase::ReadBack { next: 0 };
         self.wake_at_phase_end(shard);
+        shard.flush_later(self.id);
+    }
+
+    /// Ends the job, or begins its next pass.
+    fn read_back_ended(&mut self, shard: &mut Shard) {
+        let now_ns = self.clock.now_ns();
+        let from_ns = self.lifecycle.read_back_from_ns.take();
+        self.tally.read_back_ns += now_ns - from_ns.unwrap_or(now_ns);
+        let (Some(read_back), Some(_)) = (&self.tally.read_back, self.lifecycle.measured_from_ns)
+        else {
+            return self.end(shard);
+        };
+        let is_over = self.lifecycle.cut_short || now_ns >= self.lifecycle.until_ns;
+        let moved = self.started_bytes + read_back.bytes;
+        if is_over
+            || !self
+                .limits
+                .next_pass(self.started, self.started_bytes, moved)
+        {
+            return self.end(shard);
+        }
+        self.lifecycle.counts = true;
+        self.lifecycle.measured_from_ns = Some(now_ns - self.tally.runtime_ns);
+        self.lifecycle.cpu_from = topology::thread_cpu_time().saturating_sub(self.tally.cpu_time);
+        self.flushing.is_due_at_end = self.setup.job.flushes.at_end;
+        self.measure(shard);
         shard.flush_later(self.id);
     }
 
@@ -251,7 +281,7 @@ impl Worker {
     fn end(&mut self, shard: &mut Shard) {
         self.lifecycle.phase = JobPhase::Ended;
         if let Some(from_ns) = self.lifecycle.read_back_from_ns {
-            self.tally.read_back_ns = self.clock.now_ns() - from_ns;
+            self.tally.read_back_ns += self.clock.now_ns() - from_ns;
         }
         self.parked = None;
         // Close the channel while its shard still runs.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fabrix_bench::job::SizeRange;
 use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
 use fabrix_block::{Device, Status};
 
@@ -185,6 +186,30 @@ fn failures_are_counted_by_status_when_the_job_goes_on() {
     );
     assert_eq!(results.aggregate.write.ios, 980);
     assert_eq!(results.aggregate.ended_early, None);
+}
+
+#[test]
+fn an_amount_of_io_ends_a_job_whose_requests_have_several_lengths() {
+    let range = SizeRange {
+        shortest: 4096,
+        longest: 16384,
+    };
+    let amount = Job {
+        number_ios: None,
+        io_bytes: Some(3 << 20),
+        loops: Some(2),
+        ranges: [Some(range); 2],
+        size: Some(256 << 10),
+        ..job(Rw::RandRead, 0)
+    };
+    let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |_| Act::Honest));
+    let read = results(&disk, &amount).aggregate.read;
+    assert!(
+        (6 << 20..(6 << 20) + 16384).contains(&read.bytes),
+        "{} bytes",
+        read.bytes
+    );
+    assert!(read.ios < 6 * 256 && read.ios > 6 * 64);
 }
 
 #[test]

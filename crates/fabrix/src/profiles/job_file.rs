@@ -182,21 +182,17 @@ impl Listed {
         if is_limited {
             job.size = Some(job.size.map_or(rest, |size| size.min(rest)));
         }
-        if let (1.., Some(loops)) = (job.skip_bytes, job.loops) {
-            // A pass ends behind the region, whatever was left out.
-            let bytes = job.size.unwrap_or(rest);
-            let stride = u64::from(job.block_bytes) + job.skip_bytes;
-            let ios = bytes.div_ceil(stride).max(1).saturating_mul(loops.into());
-            job.number_ios = Some(job.number_ios.map_or(ios, |number| number.min(ios)));
-            job.loops = None;
+        let bytes = job.size.unwrap_or(rest);
+        job.io_bytes = io_size.map(|amount| amount.of(bytes).max(1));
+        if io_size.is_none() && bytes < disk_bytes {
+            limit_holes(&mut job, bytes);
         }
-        if let Some(amount) = io_size {
-            let bytes = amount.of(job.size.unwrap_or(rest));
-            let ios = bytes.div_ceil(job.block_bytes.max(1).into()).max(1);
-            // As in fio, each loop has this amount.
-            let ios = ios.saturating_mul(job.loops.unwrap_or(1).into());
-            let least = job.number_ios.map_or(ios, |number| number.min(ios));
-            (job.number_ios, job.loops) = (Some(least), None);
+        let unit = u64::from(job.block_bytes.max(1));
+        let whole = bytes.next_multiple_of(unit);
+        if !job.rw.is_random() && !job.is_split() && bytes < whole && whole <= rest {
+            // As in fio, the last request ends behind the size if the disk has room.
+            job.io_bytes = job.io_bytes.or(Some(bytes));
+            job.size = Some(whole);
         }
         Ok(job)
     }
@@ -243,6 +239,22 @@ impl Listed {
         }
         Ok(job)
     }
+}
+
+/// Limits a forward walk with holes over a region of `bytes` that is not the whole disk. As in fio,
+/// a pass then ends behind the region, whatever was left out. On the whole disk the walk starts
+/// over until its bytes are those of the region.
+fn limit_holes(job: &mut Job, bytes: u64) {
+    let (1.., Some(loops)) = (job.skip_bytes, job.loops) else {
+        return;
+    };
+    let stride = u64::from(job.block_bytes) + job.skip_bytes.unsigned_abs();
+    // In a mix, the walk of the more frequent direction ends first.
+    let percent = u64::from(job.percent_read());
+    let ios = bytes.div_ceil(stride).max(1) * 100 / percent.max(100 - percent);
+    let ios = ios.saturating_mul(loops.into());
+    job.number_ios = Some(job.number_ios.map_or(ios, |number| number.min(ios)));
+    job.loops = None;
 }
 
 impl Jobs {

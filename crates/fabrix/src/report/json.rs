@@ -252,6 +252,9 @@ fn options(run: &Run) -> Value {
     if let Some(loops) = job.loops {
         set("loops", loops.to_string());
     }
+    if let Some(bytes) = job.io_bytes {
+        set("io_size", bytes.to_string());
+    }
     if job.durable {
         set("sync", "dsync".into());
     }

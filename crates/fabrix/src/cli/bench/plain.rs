@@ -124,6 +124,7 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
         run_ios: usual.run_ios,
         run_is_identical: usual.run_is_identical,
         skip_bytes: usual.skip_bytes,
+        io_bytes: usual.io_bytes,
         random_map: !args.norandommap,
         durable: usual.durable,
         flushes: usual.flushes,

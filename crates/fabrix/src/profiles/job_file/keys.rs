@@ -81,9 +81,9 @@ pub(super) struct Builder {
     pub(super) engine: Option<String>,
     pub(super) synchronous: bool,
     pub(super) cpus: Option<Vec<usize>>,
-    /// Rates for reads and writes: requests per second, and bytes per second.
-    pub(super) rate_iops: [Option<u64>; 2],
-    pub(super) rate_bytes: [Option<u64>; 2],
+    /// Rates for reads, writes and trims: requests per second, and bytes per second.
+    pub(super) rate_iops: [Option<u64>; 3],
+    pub(super) rate_bytes: [Option<u64>; 3],
     pub(super) poisson: bool,
     /// Options of the verification.
     pub(super) verify: Verify,
@@ -139,8 +139,8 @@ impl Builder {
             engine: None,
             synchronous: true,
             cpus: None,
-            rate_iops: [None; 2],
-            rate_bytes: [None; 2],
+            rate_iops: [None; 3],
+            rate_bytes: [None; 3],
             poisson: false,
             verify: Verify::default(),
             verifies: None,
@@ -192,12 +192,15 @@ impl Builder {
             (Some(number), rw) if rw.is_random() => {
                 self.job.run_ios = whole(number, 1, self.kilo)?;
             }
-            (Some(_), rw) if rw.reads() && rw.writes() => {
-                return Err(format!(
-                    "{rw} takes no number behind it; write two sections"
-                ));
+            (Some(number), _) => {
+                let (backwards, text) = match number.strip_prefix('-') {
+                    Some(text) => (true, text),
+                    None => (false, number),
+                };
+                let bytes = i64::try_from(size(text, self.kilo)?);
+                let bytes = bytes.map_err(|_| format!("`{number}` is longer than any disk"))?;
+                self.job.skip_bytes = if backwards { -bytes } else { bytes };
             }
-            (Some(number), _) => self.job.skip_bytes = size(number, self.kilo)?,
         }
         Ok(())
     }
@@ -282,24 +285,25 @@ impl Builder {
         Ok(())
     }
 
-    /// Parses rates for reads and, behind a comma, for writes. One rate applies to both. An empty
-    /// rate and 0 are no limit.
+    /// Parses rates for reads and, behind commas, for writes and trims. The last rate applies to
+    /// the directions behind it too. An empty rate and 0 are no limit.
     pub(super) fn rates(
         &self,
         value: &str,
         parse: impl Fn(&str) -> Result<u64, String>,
-    ) -> Result<[Option<u64>; 2], String> {
+    ) -> Result<[Option<u64>; 3], String> {
         let rate = |text: &str| match text.trim() {
             "" => Ok(None),
             text => parse(text).map(|rate| (rate > 0).then_some(rate)),
         };
         let mut parts = value.split(',');
         let reads = rate(parts.next().unwrap_or_default())?;
-        let writes = parts.next().map(rate).transpose()?;
-        if parts.next().map(rate).transpose()?.flatten().is_some() {
-            return Err("a rate for trims is not supported; leave the third number out".into());
+        let writes = parts.next().map_or(Ok(reads), rate)?;
+        let trims = parts.next().map_or(Ok(writes), rate)?;
+        match parts.next() {
+            None => Ok([reads, writes, trims]),
+            Some(_) => Err(format!("`{value}` has more than three rates")),
         }
-        Ok([reads, writes.unwrap_or(reads)])
     }
 
     /// Applies `verify`.

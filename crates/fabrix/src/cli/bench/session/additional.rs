@@ -70,6 +70,7 @@ impl Session {
             offset: 0,
             offset_increment: 0,
             number_ios: None,
+            io_bytes: None,
             loops: None,
             rate: None,
             side_rates: [None; 2],
@@ -80,6 +81,8 @@ impl Session {
             ..fastest.results.job.clone()
         };
         let null = self.open("null:1T").ok()?;
+        // Requests on files may be shorter than the sectors of the null disk.
+        job.check_on(null.device.geometry()).ok()?;
         // The generator makes at least what it made before, even if this short trial was disturbed.
         let warnings = self.warnings.clone();
         let trial = self.measure(&null, &job, 1);

@@ -15,10 +15,8 @@ impl Builder {
     /// Errors: a sentence when the keys contradict each other.
     pub(in super::super) fn build(mut self, section: &str) -> Result<(Listed, Notes), String> {
         let name = self.name.take().unwrap_or_else(|| section.to_owned());
-        let built = self
-            .limit()
-            .and_then(|()| self.resolve_rate())
-            .and_then(|()| self.resolve_flushes());
+        self.limit();
+        let built = self.resolve_rate().and_then(|()| self.resolve_flushes());
         built.map_err(|sentence| format!("job `{name}`: {sentence}"))?;
         if self.job.rw.trims_only()
             && let Some(bytes) = self.trim_bytes
@@ -71,7 +69,7 @@ impl Builder {
     }
 
     /// Resolves what ends the job.
-    fn limit(&mut self) -> Result<(), String> {
+    fn limit(&mut self) {
         if self.time_based && self.job.runtime == RUNTIME_MAX {
             self.note("time_based needs runtime=, and has no effect without it".into());
             self.time_based = false;
@@ -81,10 +79,6 @@ impl Builder {
         // As in fio, each loop has this number.
         self.job.number_ios = ios.map(|ios| ios.saturating_mul(self.loops.into()));
         self.io_size = self.io_size.filter(|_| !self.time_based);
-        if self.io_size.is_some() && self.job.is_split() {
-            return Err("io_size needs requests of one size".into());
-        }
-        Ok(())
     }
 
     /// Resolves the flushes. One kind is enough: a file is flushed with its metadata in both.
@@ -147,9 +141,9 @@ impl Builder {
     /// Resolves the offered load from `rate` and `rate_iops`. As in fio, each direction of a mix
     /// has a rate of its own, or none.
     fn resolve_rate(&mut self) -> Result<(), String> {
-        let read = self.job.percent_read();
         let mut rates = [self.rate_of(0)?, self.rate_of(1)?];
-        match read {
+        match self.job.percent_read() {
+            _ if self.job.rw.trims_only() => self.job.rate = self.rate_of(2)?,
             100 => self.job.rate = rates[0].take(),
             0 => self.job.rate = rates[1].take(),
             _ => self.job.side_rates = rates,
@@ -157,13 +151,13 @@ impl Builder {
         Ok(())
     }
 
-    /// Rate of reads (0) or writes (1).
+    /// Rate of reads (0), writes (1) or trims (2).
     fn rate_of(&self, side: usize) -> Result<Option<Rate>, String> {
         let iops = match (self.rate_bytes[side], self.rate_iops[side]) {
             (None, None) => return Ok(None),
             (None, Some(iops)) => iops as f64,
             (Some(_), Some(_)) => return Err("write rate= or rate_iops=, and not both".into()),
-            (Some(bytes), None) => bytes as f64 / self.mean_bytes(side == 1),
+            (Some(bytes), None) => bytes as f64 / self.mean_bytes(side),
         };
         let pacing = match self.poisson {
             true => Pacing::Poisson,
@@ -172,9 +166,12 @@ impl Builder {
         Ok(Some(Rate { iops, pacing }))
     }
 
-    /// Mean length of a request in bytes.
-    fn mean_bytes(&self, write: bool) -> f64 {
-        let shares = self.job.sizes(write);
+    /// Mean length of a read (0), a write (1) or a trim (2) in bytes.
+    fn mean_bytes(&self, side: usize) -> f64 {
+        if let (2, Some(bytes)) = (side, self.trim_bytes) {
+            return bytes.into();
+        }
+        let shares = self.job.sizes(side > 0);
         let bytes = |share: Share| f64::from(share.bytes) * f64::from(share.percent) / 100.0;
         shares.iter().map(bytes).sum()
     }

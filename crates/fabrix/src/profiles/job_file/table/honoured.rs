@@ -84,7 +84,8 @@ pub(super) const KEYS: &[Key] = &[
             section.set_follows(follows)
         },
         "read, write, randread, randwrite, rw, randrw, trim, randtrim, trimwrite, randtrimwrite; `read:8k` leaves out \
-         8 KiB behind each request, and `randread:8` makes 8 requests one after the other at each random address",
+         8 KiB behind each request, `read:-8k` walks backwards, and `randread:8` makes 8 requests one after the other \
+         at each random address",
     ),
     Key::honoured(
         &["rw_sequencer"],
@@ -133,7 +134,7 @@ pub(super) const KEYS: &[Key] = &[
             section.io_size = Some(Amount::parse(value, section.kilo)?);
             Ok(())
         },
-        "bytes, or percent of the region; needs requests of one size",
+        "bytes, or percent of the region",
     ),
     Key::honoured(
         &["number_ios"],

@@ -11,7 +11,7 @@ pub(super) const KEYS: &[Key] = &[
             section.rate_bytes = section.rates(value, |text| size(text, kilo))?;
             Ok(())
         },
-        "bytes a second, for reads and, behind a comma, for writes",
+        "bytes a second, for reads and, behind commas, for writes and trims",
     ),
     Key::honoured(
         &["rate_iops"],
@@ -20,7 +20,7 @@ pub(super) const KEYS: &[Key] = &[
             section.rate_iops = section.rates(value, |text| whole(text, 0, kilo))?;
             Ok(())
         },
-        "requests a second, for reads and, behind a comma, for writes; a direction without a rate runs freely",
+        "requests a second, for reads and, behind commas, for writes and trims; a direction without a rate runs freely",
     ),
     Key::honoured(
         &["rate_process"],
@@ -34,7 +34,8 @@ pub(super) const KEYS: &[Key] = &[
         &["rate_min", "ratemin"],
         |section, value| {
             let kilo = section.kilo;
-            section.least.bytes = section.rates(value, |text| size(text, kilo))?;
+            let [reads, writes, _] = section.rates(value, |text| size(text, kilo))?;
+            section.least.bytes = [reads, writes];
             Ok(())
         },
         "bytes a second for reads and writes; a mean below fails the command at its end, with exit code 1",
@@ -43,7 +44,8 @@ pub(super) const KEYS: &[Key] = &[
         &["rate_iops_min"],
         |section, value| {
             let kilo = section.kilo;
-            section.least.iops = section.rates(value, |text| whole(text, 0, kilo))?;
+            let [reads, writes, _] = section.rates(value, |text| whole(text, 0, kilo))?;
+            section.least.iops = [reads, writes];
             Ok(())
         },
         "as `rate_min`, in requests a second",

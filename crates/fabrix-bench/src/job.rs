@@ -130,8 +130,9 @@ pub struct Job {
     pub flushes: Flushes,
     /// Seed of the random addresses. The same seed gives the same requests.
     pub seed: u64,
-    /// Whether to count failed requests and continue. False: the first failure ends the job.
-    pub continue_on_error: bool,
+    /// Whether to count failed requests and continue: reads, and all others. False: the first
+    /// failure ends the job.
+    pub continue_on_error: [bool; 2],
     /// Latency percentiles in the results, in ascending order.
     pub percentiles: Vec<f64>,
 }
@@ -182,7 +183,7 @@ impl Default for Job {
             durable: false,
             flushes: Flushes::default(),
             seed: 1,
-            continue_on_error: false,
+            continue_on_error: [false; 2],
             percentiles: PERCENTILES.into(),
         }
     }

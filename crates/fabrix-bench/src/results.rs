@@ -2,6 +2,7 @@
 //!
 //! Times are in nanoseconds. Rates are per second of measured time, without `ramp`.
 
+mod depths;
 mod entries;
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::job::Job;
 use crate::latency::{Latency, Recorder, real};
 use crate::series::Point;
 use crate::steady::Attained;
+pub use depths::Depths;
 pub use entries::Recorded;
 
 /// Measurements of one direction of one job or of all jobs.
@@ -102,6 +104,8 @@ pub struct JobResult {
     pub cpu_time: Duration,
     /// Failed requests, including those before the measurement.
     pub errors: Errors,
+    /// Requests in flight at the start of each request.
+    pub depths: Depths,
     /// Number of `Busy` answers. Each such request was submitted again.
     pub busy: u64,
     /// Reason for an early end, as a sentence.
@@ -152,6 +156,7 @@ pub(crate) struct Tally {
     pub(crate) runtime_ns: u64,
     pub(crate) cpu_time: Duration,
     pub(crate) errors: Errors,
+    pub(crate) depths: Depths,
     pub(crate) busy: u64,
     pub(crate) ended_early: Option<String>,
     pub(crate) verify: Option<Verified>,
@@ -239,6 +244,7 @@ impl Tally {
                 by_status: Vec::with_capacity(16),
                 first: None,
             },
+            depths: Depths::default(),
             busy: 0,
             ended_early: None,
             verify: verify.then(Verified::default),
@@ -251,6 +257,7 @@ impl Tally {
     pub(crate) fn begin_measuring(&mut self) {
         self.sides.iter_mut().for_each(SideTally::reset);
         self.sync.iter_mut().for_each(Recorder::reset);
+        self.depths = Depths::default();
         self.busy = 0;
     }
 
@@ -271,6 +278,7 @@ impl Tally {
         }
         self.cpu_time += other.cpu_time;
         self.errors.add(&other.errors);
+        self.depths.add(&other.depths);
         self.busy += other.busy;
         if self.ended_early.is_none() {
             self.ended_early.clone_from(&other.ended_early);
@@ -319,6 +327,7 @@ impl Tally {
                 .map_or_else(Latency::default, |sync| sync.summary(percentiles)),
             cpu_time: self.cpu_time,
             errors: self.errors.clone(),
+            depths: self.depths,
             busy: self.busy,
             ended_early: self.ended_early.clone(),
             verify: self.verify.clone(),

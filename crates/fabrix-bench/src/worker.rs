@@ -68,6 +68,8 @@ pub(crate) struct Worker {
     /// Free slots, of split requests the first ones. The slot that has been free longest comes
     /// first.
     idle: VecDeque<u32>,
+    /// Free slots that are not used for now.
+    resting: VecDeque<u32>,
     /// Drawn request of a verifying job, with its scheduled start, whose unit is still in flight.
     held: Option<(Access, u64)>,
     /// Slot whose request the disk answered with `Busy`.
@@ -149,6 +151,7 @@ impl Worker {
             slots,
             filler,
             idle: pieces.first_slots(job.iodepth),
+            resting: VecDeque::with_capacity(job.iodepth as usize),
             held: None,
             parked: None,
             in_flight: 0,
@@ -210,6 +213,10 @@ impl Worker {
             _ => return None,
         };
         self.idle.pop_front();
+        let free = self.idle.len() + self.resting.len();
+        self.tally
+            .depths
+            .count(self.setup.job.iodepth as usize - free);
         // As in fio, the trim before a write does not count.
         let counts = access.direction != Direction::Trim || self.setup.job.rw.trims_only();
         if is_load && counts {

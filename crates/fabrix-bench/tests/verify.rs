@@ -210,7 +210,7 @@ fn a_failed_write_leaves_old_and_new_right() {
     let disk = Arc::new(TestDisk::new(BLOCKS, Manner::Later(64), script));
     let job = Job {
         verify: Some(Verify::fine(4096)),
-        continue_on_error: true,
+        continue_on_error: [true; 2],
         ..job(Rw::RandMixed, 10_000)
     };
     let results = results(&disk, &job);

@@ -2,7 +2,8 @@
 //! request and frees its slot.
 //!
 //! A failed request ends the job unless `continue_on_error` is set. Failures are always counted,
-//! and the first one is described.
+//! and the first one is described. While the disk cannot be reached, the slots of failed requests
+//! rest before they are used again, so that a job without a target does not occupy a processor.
 
 use fabrix_block::Status;
 use fabrix_rt::{Loan, Shard};
@@ -38,10 +39,23 @@ impl Worker {
                     return;
                 }
             }
-            (false, _) => self.record_failure(shard, slot, status),
+            (false, _) => {
+                self.record_failure(shard, slot, status);
+                if matches!(status, Status::NotReady | Status::Aborted) {
+                    return self.rest(shard, slot);
+                }
+            }
         }
         self.reclaim(slot);
         self.idle.push_back(slot);
+    }
+
+    /// Frees a slot after a while, because the disk cannot be reached.
+    #[cold]
+    fn rest(&mut self, shard: &mut Shard, slot: u32) {
+        self.reclaim(slot);
+        self.resting.push_back(slot);
+        self.wake_resting(shard);
     }
 
     #[inline]
@@ -110,24 +124,26 @@ impl Worker {
         let blocks = Counted((access.units * region.blocks_per_unit).into(), "block");
         let index = self.setup.index;
         let kind = access.direction.word();
-        self.fail(shard, status, || {
+        let writes = access.direction != Direction::Read;
+        self.fail(shard, status, writes, || {
             format!("job {index}: the {kind} of {blocks} at LBA {lba} was answered {status:?}")
         });
     }
 
-    /// Counts a failure, and ends the job unless it continues on errors. `sentence` describes the
-    /// failure.
+    /// Counts a failure, and ends the job unless it continues on errors. `writes` is false for a
+    /// read. `sentence` describes the failure.
     #[cold]
     pub(super) fn fail(
         &mut self,
         shard: &mut Shard,
         status: Status,
+        writes: bool,
         sentence: impl FnOnce() -> String,
     ) {
         self.tally.errors.count(status, sentence);
         self.publish_errors();
         let probing = self.lifecycle.phase == JobPhase::Probe;
-        if !self.setup.job.continue_on_error || probing {
+        if !self.setup.job.continue_on_error[usize::from(writes)] || probing {
             self.end_early(
                 shard,
                 format!("ended by its first failed request ({status:?})"),

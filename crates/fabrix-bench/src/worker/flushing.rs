@@ -112,7 +112,7 @@ impl Worker {
         if !status.is_ok() {
             let index = self.setup.index;
             let sentence = || format!("job {index}: a flush was answered {status:?}");
-            return self.fail(shard, status, sentence);
+            return self.fail(shard, status, true, sentence);
         }
         let ns = self.clock.now_ns() - self.slots[slot as usize].start_ns;
         if let (true, false, Some(sync)) = (self.lifecycle.counts, is_last, &mut self.tally.sync) {

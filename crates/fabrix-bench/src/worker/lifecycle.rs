@@ -15,10 +15,14 @@ use crate::words::Counted;
 /// Interval for retrying a disk that is busy while it has no request of this job.
 const RETRY: Duration = Duration::from_millis(1);
 
+/// Time until the slot of a failed request is used again, if the disk could not be reached.
+const REST: Duration = Duration::from_millis(10);
+
 /// Slot numbers of the timers. Requests use the numbers below the depth.
 const TIMER_PHASE: u32 = u32::MAX;
 const TIMER_ARRIVAL: u32 = u32::MAX - 1;
 const TIMER_RETRY: u32 = u32::MAX - 2;
+const TIMER_REST: u32 = u32::MAX - 3;
 
 /// JobPhase of a job, with the time of its planned end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +63,7 @@ pub(super) struct Lifecycle {
     cpu_from: Duration,
     arrival_timer: bool,
     retry_timer: bool,
+    rest_timer: bool,
 }
 
 impl Worker {
@@ -365,11 +370,22 @@ impl Worker {
         }
     }
 
+    /// Sets the timer that frees the resting slots.
+    pub(super) fn wake_resting(&mut self, shard: &mut Shard) {
+        if !std::mem::replace(&mut self.lifecycle.rest_timer, true) {
+            self.wake(shard, TIMER_REST, self.clock.now_ns() + nanos(REST));
+        }
+    }
+
     /// Handles a timer. The following `pump` does the actual work.
     pub(super) fn woken(&mut self, shard: &mut Shard, slot: u32) {
         match slot {
             TIMER_ARRIVAL => self.lifecycle.arrival_timer = false,
             TIMER_RETRY => self.lifecycle.retry_timer = false,
+            TIMER_REST => {
+                self.lifecycle.rest_timer = false;
+                self.idle.append(&mut self.resting);
+            }
             // Every completion postpones the end of a stall, so the timer is set again.
             _ if matches!(
                 self.lifecycle.phase,

@@ -175,7 +175,7 @@ fn failures_are_counted_by_status_when_the_job_goes_on() {
     let results = results(
         &disk,
         &Job {
-            continue_on_error: true,
+            continue_on_error: [true; 2],
             ..job(Rw::Write, 1000)
         },
     );
@@ -186,6 +186,42 @@ fn failures_are_counted_by_status_when_the_job_goes_on() {
     );
     assert_eq!(results.aggregate.write.ios, 980);
     assert_eq!(results.aggregate.ended_early, None);
+}
+
+#[test]
+fn failures_of_one_direction_alone_may_go_on() {
+    let disk = || {
+        Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| match seen.write {
+            false if seen.number > 0 => Act::Answer(Status::MediaRead),
+            _ => Act::Honest,
+        }))
+    };
+    for (continue_on_error, goes_on) in [([true, false], true), ([false, true], false)] {
+        let job = Job {
+            continue_on_error,
+            ..job(Rw::RandMixed, 100)
+        };
+        let all = results(&disk(), &job).aggregate;
+        assert_eq!(all.ended_early.is_none(), goes_on, "{continue_on_error:?}");
+        assert!(all.errors.total() > 0);
+    }
+}
+
+#[test]
+fn a_job_whose_target_is_gone_waits_between_its_tries() {
+    let gone = TestDisk::new(64, Manner::AtOnce, |seen| match seen.number {
+        0 => Act::Honest,
+        _ => Act::Answer(Status::NotReady),
+    });
+    let job = Job {
+        number_ios: None,
+        continue_on_error: [true; 2],
+        runtime: Duration::from_millis(100),
+        ..job(Rw::RandRead, 0)
+    };
+    let failed = results(&Arc::new(gone), &job).aggregate.errors.total();
+    // Four requests in flight, each repeated every 10 ms.
+    assert!((4..=48).contains(&failed), "{failed} failures");
 }
 
 #[test]
@@ -239,7 +275,7 @@ fn a_disk_that_does_not_open_is_an_error_with_its_sentence() {
 
 #[test]
 fn a_failed_first_read_is_an_error_with_its_sentence() {
-    for continue_on_error in [false, true] {
+    for continue_on_error in [[false; 2], [true; 2]] {
         let disk = Arc::new(TestDisk::new(64, Manner::Later(64), |_| {
             Act::Answer(Status::MediaRead)
         }));

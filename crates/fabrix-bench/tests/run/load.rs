@@ -15,8 +15,10 @@ use super::honest;
 
 #[test]
 fn every_request_is_counted_in_either_manner() {
-    for manner in [Manner::AtOnce, Manner::Later(64)] {
+    for (manner, most) in [(Manner::AtOnce, 1), (Manner::Later(64), 7)] {
         let results = results(&honest(manner), &job(Rw::RandRead, 1000));
+        let depths = results.aggregate.depths;
+        assert_eq!(depths.most(), Some(most), "{manner:?}: {depths:?}");
         let read = &results.aggregate.read;
         assert_eq!(
             (read.ios, read.bytes, read.service.count),

@@ -334,7 +334,7 @@ impl Words {
                 runtime: RUNTIME_MAX,
                 ramp: std::time::Duration::ZERO,
                 durable: self.fua,
-                continue_on_error: self.continue_on_error,
+                continue_on_error: [self.continue_on_error; 2],
                 ..Job::default()
             };
             Ok((job, at + seek))
@@ -514,7 +514,7 @@ mod tests {
         let words = "of=ram:1M oflag=fua,dpo,null coe=1 verbose=2 deb=1 sync=0 elemsz_kb=64 cdbsz=16 -vv obs=512";
         let words = parse(words).expect("all of it");
         let (job, _) = &words.jobs(1 << 20).expect("it fits")[0];
-        assert!(job.durable && job.continue_on_error);
+        assert!(job.durable && job.continue_on_error == [true; 2]);
         let words = parse("if=ram:1M iflag=direct,dpo bs=4k").expect("it reads");
         assert_eq!(words.blocks_per_transfer, 32, "commands of 128 KiB");
         let words = parse("if=ram:1M of=- bs=4k").expect("it reads");

@@ -11,7 +11,7 @@ use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
-use fabrix_bench::results::{JobResult, Results, Side};
+use fabrix_bench::results::{Depths, JobResult, Results, Side};
 use fabrix_bench::series::{Moved, Point};
 use fabrix_bench::verify::Verify;
 use fabrix_block::spec::Size;
@@ -157,6 +157,7 @@ fn job(run: &Run, one: &JobResult) -> Value {
         "ctx": cpu.context_switches,
         "majf": cpu.major_faults,
         "minf": cpu.minor_faults,
+        "iodepth_level": depths(one),
         "latency_ns": latency_ns,
         "latency_us": latency_us,
         "latency_ms": latency_ms,
@@ -170,6 +171,13 @@ fn job(run: &Run, one: &JobResult) -> Value {
         "ended_early": one.ended_early,
         "verify": verify(one),
     })
+}
+
+/// Percent of the requests by the number in flight at their start, under fio's names of the ranges.
+fn depths(one: &JobResult) -> Value {
+    let percentages = one.depths.percentages().map(|percent| json!(percent));
+    let names = Depths::NAMES.map(str::to_owned);
+    Value::Object(names.into_iter().zip(percentages).collect())
 }
 
 /// The distribution of the latency in percent of the requests, under fio's names of the ranges: in

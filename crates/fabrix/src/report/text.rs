@@ -3,7 +3,7 @@
 use fabrix_bench::Job;
 use fabrix_bench::job::Distribution;
 use fabrix_bench::latency::Latency;
-use fabrix_bench::results::{JobResult, Results, Side};
+use fabrix_bench::results::{Depths, JobResult, Results, Side};
 use fabrix_block::spec::Size;
 
 use super::number::{bytes, cores, grouped, mb_per_s, short, time};
@@ -86,6 +86,7 @@ pub(crate) fn summary(results: &Results) -> String {
         text.push_str("  no request succeeded in the measured time\n");
     }
     steady(&mut text, results);
+    depths(&mut text, results);
     cpu(&mut text, results);
     trouble(&mut text, all);
     text
@@ -154,6 +155,18 @@ fn cpu(text: &mut String, results: &Results) {
         cores(Some(cpu.machine_cores)),
         cpu.cores
     );
+}
+
+/// How many requests were in flight, for a job that may have several.
+fn depths(text: &mut String, results: &Results) {
+    if results.job.iodepth > 1 {
+        let percentages = results.aggregate.depths.percentages();
+        let shares = Depths::NAMES.iter().zip(percentages);
+        let shares: Vec<String> = shares
+            .map(|(name, percent)| format!("{name}={percent:.1}%"))
+            .collect();
+        *text += &format!("  IO depths: {}\n", shares.join(", "));
+    }
 }
 
 fn times(count: u64) -> String {

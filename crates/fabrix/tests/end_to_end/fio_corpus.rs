@@ -208,7 +208,7 @@ fn results_and_logs_have_what_fios_have() {
         assert_eq!(ours.0["global options"][key], *value, "{key}");
     }
     // docs/BENCH.md says why these are absent.
-    let absent = ["iodepth_level", "iodepth_submit", "iodepth_complete"];
+    let absent = ["iodepth_submit", "iodepth_complete"];
     missing.retain(|path| !absent.iter().any(|key| path.ends_with(key)));
     assert!(missing.is_empty(), "{missing:#?}");
     let logs: Vec<&String> = theirs

@@ -3,6 +3,7 @@
 //!
 //! They are collected during the measurements, once per reason, and printed at the end.
 
+use fabrix_bench::Counted;
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
 use fabrix_rt::SpinPolicy;
@@ -31,6 +32,7 @@ enum Reason {
     Load(String),
     /// The run with this name.
     Tail(String),
+    Depth,
     /// The disk with this URI.
     Cache(String),
 }
@@ -49,6 +51,7 @@ impl Warnings {
     pub(in crate::cli) fn figures(&mut self, run: &Run) {
         self.load(run);
         self.tail(run);
+        self.depth(run);
     }
 
     /// Checks the machine during a run, which need not be reported.
@@ -84,6 +87,25 @@ impl Warnings {
                     run.name,
                     grouped(total.iops),
                     grouped(offered),
+                    job.iodepth
+                )
+            });
+        }
+    }
+
+    /// Checks whether a closed loop reached its depth.
+    fn depth(&mut self, run: &Run) {
+        let (job, all) = (&run.results.job, &run.results.aggregate);
+        let is_free = !job.is_open_loop() && job.bursts.is_none() && job.flushes.every == 0;
+        let is_long = all.total.ios > u64::from(job.iodepth) * DEPTHS_LEAST;
+        let most = all.depths.most().filter(|most| *most < job.iodepth);
+        if let (true, true, Some(most)) = (is_free, is_long, most) {
+            self.add(Reason::Depth, || {
+                format!(
+                    "`{}` never had more than {} in flight, although iodepth={}: the disk answers before the next \
+                     request starts",
+                    run.name,
+                    Counted(most.into(), "request"),
                     job.iodepth
                 )
             });
@@ -182,6 +204,8 @@ fn is_cached(spec: &Spec) -> bool {
 
 const SPINS: &str = "the generator spins (--spin always): it keeps its processors busy whatever it does, and CPU \
                      figures say nothing about the work";
+/// Requests of a closed loop, in multiples of its depth, after which the depth should be reached.
+const DEPTHS_LEAST: u64 = 4;
 /// Busy cores of other programs above which a warning is given.
 const OTHERS_MOST: f64 = 0.25;
 /// Fraction of the offered load below which a warning is given.

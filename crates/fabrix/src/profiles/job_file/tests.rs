@@ -176,7 +176,7 @@ fn no_key_that_changes_what_is_measured_is_taken_in_silence() {
         "runtime=soon",
         "kb_base=7",
         "ioengine=doesnotexist",
-        "continue_on_error=read",
+        "continue_on_error=trim",
         "rw=read:x",
     ] {
         let (key, _) = line.split_once('=').expect("a key and a value");

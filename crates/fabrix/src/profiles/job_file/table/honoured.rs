@@ -335,17 +335,20 @@ pub(super) const KEYS: &[Key] = &[
         &["continue_on_error"],
         |section, value| {
             let words = [
-                ("none", false),
-                ("0", false),
-                ("verify", false),
-                ("io", true),
-                ("all", true),
-                ("1", true),
+                ("none", [false, false]),
+                ("0", [false, false]),
+                ("verify", [false, false]),
+                ("read", [true, false]),
+                ("write", [false, true]),
+                ("io", [true, true]),
+                ("all", [true, true]),
+                ("1", [true, true]),
             ];
             section.job.continue_on_error = word(value, &words)?;
             Ok(())
         },
-        "wrong blocks never end a job; failures of one direction alone cannot be chosen",
+        "wrong blocks never end a job; `write` is for trims and flushes too; without a connection each request waits \
+         10 ms before it is repeated",
     ),
     Key::honoured(
         &["steadystate", "ss"],

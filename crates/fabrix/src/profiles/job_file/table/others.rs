@@ -210,11 +210,6 @@ pub(super) const KEYS: &[Key] = &[
         "a job always keeps iodepth requests in flight",
     ),
     Key::refused(
-        &["io_submit_mode"],
-        &["inline"],
-        "the job's thread submits its requests",
-    ),
-    Key::refused(
         &["serialize_overlap"],
         &["0"],
         "requests in flight may overlap",

@@ -31,6 +31,12 @@ pub(super) const KEYS: &[Key] = &[
         "",
     ),
     Key::honoured(
+        &["io_submit_mode"],
+        |_, value| word(value, &[("inline", ()), ("offload", ())]),
+        "both submit alike: with a rate, requests start on time although others are in flight, as with fio's \
+         `offload`; without a rate, a request starts when a place of `iodepth` is free",
+    ),
+    Key::honoured(
         &["rate_min", "ratemin"],
         |section, value| {
             let kilo = section.kilo;

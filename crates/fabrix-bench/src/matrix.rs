@@ -73,6 +73,10 @@ pub struct Matrix {
     pub local: String,
     /// Title of the remote columns, for example `nvme+tcp over loopback`.
     pub remote: String,
+    /// Requests in flight of the single job.
+    pub iodepth: u32,
+    /// Measured time of each workload, in milliseconds.
+    pub runtime_ms: u64,
     /// The rows, in the order of execution.
     pub rows: Vec<Row>,
     /// Reasons why the figures may be wrong.
@@ -82,9 +86,14 @@ pub struct Matrix {
 impl Matrix {
     /// Geometric mean of [`Row::wire_ratio`]. None if no row has one above 0.
     pub fn wire_ratio(&self) -> Option<f64> {
-        let ratios = self.rows.iter().filter_map(Row::wire_ratio);
-        let logs: Vec<f64> = ratios.filter(|ratio| *ratio > 0.0).map(f64::ln).collect();
+        let logs: Vec<f64> = self.wire_ratios().map(f64::ln).collect();
         let count = crate::latency::real(logs.len() as u128);
         (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / count).exp())
+    }
+
+    /// Each [`Row::wire_ratio`] above 0.
+    pub fn wire_ratios(&self) -> impl Iterator<Item = f64> {
+        let ratios = self.rows.iter().filter_map(Row::wire_ratio);
+        ratios.filter(|ratio| *ratio > 0.0)
     }
 }

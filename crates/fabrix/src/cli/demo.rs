@@ -77,8 +77,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     drop(stage);
     let matrix = Matrix {
-        local: format!("ram:{}", Size(args.size)),
+        local: label(args),
         remote: "NVMe/TCP over loopback".to_owned(),
+        iodepth: IODEPTH,
+        runtime_ms: u64::try_from(runtime.as_millis()).unwrap_or(u64::MAX),
         rows,
         warnings: warnings.sentences(&[]),
     };
@@ -98,11 +100,17 @@ fn not_interrupted(stop: &AtomicBool) -> Result<(), Failure> {
 
 fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
     let opener = Opener::new(&RemoteArgs::default(), args.engine, SCOPE)?;
-    opener.open(&format!("ram:{}", Size(args.size)), false)
+    opener.open(&label(args), false)
+}
+
+fn label(args: &DemoArgs) -> String {
+    format!("ram:{}", Size(args.size))
 }
 
 /// The disk behind a target, and the configuration of the runs.
 struct Stage {
+    /// Label of the disk on both ways.
+    disk: String,
     loopback: Loopback,
     config: Config,
 }
@@ -119,6 +127,7 @@ impl Stage {
             ..Config::default()
         };
         Ok(Self {
+            disk: label(args),
             loopback: Loopback::serve(
                 disk,
                 Transport::NvmeTcp,
@@ -153,8 +162,11 @@ impl Stage {
             used.as_secs_f64() / at.elapsed().as_secs_f64()
         });
         Ok(Run {
-            name: job.name.clone(),
-            disk: disk.identity().name.clone(),
+            name: match target {
+                None => format!("{}, local", job.name),
+                Some(_) => format!("{}, remote", job.name),
+            },
+            disk: self.disk.clone(),
             repeats: vec![Repeat::of(&results)],
             results,
             target_cores: cores,

@@ -40,7 +40,11 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         .targets
         .iter()
         .map(|target| session.open(&flags.uri(target)));
-    let disks = opened.collect::<Result<Vec<Disk>, _>>()?;
+    let mut disks = opened.collect::<Result<Vec<Disk>, _>>()?;
+    if flags.cached {
+        let advice = |disk: &mut Disk| disk.around_cache = "leave -Sb out";
+        disks.iter_mut().for_each(advice);
+    }
     if flags.job.rwmixread < 100 {
         session.guard(&disks)?;
     }

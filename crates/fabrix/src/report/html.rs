@@ -46,7 +46,7 @@ fn header(matrix: &Matrix, context: &Context, title: &str) -> String {
         escape(&matrix.local),
         escape(&matrix.remote),
         escape(&lead(matrix)),
-        escape(&meaning(matrix)),
+        escape(&meaning(matrix).join(" ")),
         moment(context.timestamp)
     )
 }
@@ -110,9 +110,11 @@ fn full_table(matrix: &Matrix) -> String {
     page::table_with(
         &table(matrix),
         "<p class=\"muted\">MB/s is 10<sup>6</sup> bytes per second. CPU is cores kept busy: ini by the \
-         initiator's side, tgt by the target. rem/loc is remote IOPS in percent of local IOPS, rem/wire in \
-         percent of the requests per second of bare TCP sockets: as many in flight on one connection, 72 \
-         bytes each, with responses of the block size. For writes the data travels the other way.</p>\n",
+         initiator's side, tgt by the target. Of wire and of local are the remote IOPS in percent of those of \
+         bare TCP sockets and of the local disk. Bare TCP sockets have as many requests in flight on one \
+         connection, 72 bytes each, with responses of the block size. For writes the data travels the other \
+         way. Memory answers each request at once, so the local disk has one request in flight whatever \
+         iodepth says.</p>\n",
     )
 }
 

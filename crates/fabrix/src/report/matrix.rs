@@ -6,14 +6,18 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::json::document;
-use super::number::percent;
+use super::number::{percent, time};
 use super::plain::{self, quoted};
 use super::sheet::{Cell as TableCell, Shown, Table};
 
-/// The lead, the table and the warnings for a terminal, with a final newline.
+/// The lead, the main columns and the warnings for a terminal, with a final newline.
 pub(crate) fn text(matrix: &Matrix) -> String {
-    let (lead, table) = (lead(matrix), plain::table(&table(matrix)));
-    let mut text = format!("{lead}\n{}\n\n{table}", meaning(matrix));
+    let table = plain::table(&table(matrix).with_columns(&MAIN_COLUMNS));
+    let [wire, runs] = meaning(matrix);
+    let mut text = format!(
+        "{}\n{wire}\n{runs}\n\n{table}\nThe report has more columns, with processor time.\n",
+        lead(matrix)
+    );
     for warning in &matrix.warnings {
         text += &format!("warning: {warning}\n");
     }
@@ -22,19 +26,31 @@ pub(crate) fn text(matrix: &Matrix) -> String {
 
 /// The result as a sentence.
 pub(super) fn lead(matrix: &Matrix) -> String {
+    let (least, greatest) = matrix
+        .wire_ratios()
+        .fold((f64::INFINITY, 0.0_f64), |(least, greatest), ratio| {
+            (least.min(ratio), greatest.max(ratio))
+        });
+    let range = (greatest > 0.0).then_some([least, greatest]);
+    let [least, greatest] = [0, 1].map(|index| percent(range.map(|range| range[index])));
     format!(
-        "The remote disk does {} of what the wire can do.",
-        percent(matrix.wire_ratio())
+        "The remote disk does {} of what the wire can do: {least} to {greatest} in {}.",
+        percent(matrix.wire_ratio()),
+        Counted(matrix.rows.len() as u64, "workload")
     )
 }
 
-/// The explanation of the result.
-pub(super) fn meaning(matrix: &Matrix) -> String {
-    format!(
-        "The wire is bare TCP sockets on this machine, with as many requests in flight and as much data, but \
-         without protocol and disk. The percentage is that of the IOPS, the geometric mean of {}.",
-        Counted(matrix.rows.len() as u64, "workload")
-    )
+/// What the lead compares, and how often it was measured.
+pub(super) fn meaning(matrix: &Matrix) -> [String; 2] {
+    [
+        "The wire is bare TCP sockets on this machine: the same requests without protocol and disk."
+            .to_owned(),
+        format!(
+            "Each workload ran once for {}, one job with iodepth={}. The spread between runs was not measured.",
+            time(matrix.runtime_ms as f64 * 1e6),
+            matrix.iodepth
+        ),
+    ]
 }
 
 /// The table. The titles of both sides stand above their columns.
@@ -42,24 +58,24 @@ pub(super) fn table(matrix: &Matrix) -> Table {
     let local = format!("local: {}", matrix.local);
     let remote = format!("remote: {}", matrix.remote);
     let side = ["IOPS", "MB/s", "mean us", "p99 us"];
+    let remotes = ["of wire", "of local"].into_iter().chain(side);
+    let remotes = remotes.chain(["CPU ini", "CPU tgt"]);
     let locals = side.into_iter().chain(["CPU"]);
-    let remotes = side.into_iter().chain(["CPU ini", "CPU tgt", "rem/loc"]);
     let columns = [("", "workload")].into_iter();
-    let columns = columns.chain(locals.map(|name| (local.as_str(), name)));
     let columns = columns.chain(remotes.map(|name| (remote.as_str(), name)));
-    let columns = columns.chain([("wire: bare TCP", "IOPS"), ("wire: bare TCP", "rem/wire")]);
+    let columns = columns.chain(locals.map(|name| (local.as_str(), name)));
+    let columns = columns.chain([("bare TCP", "IOPS")]);
     let mut table = Table::new("matrix", "All figures", columns);
     for row in &matrix.rows {
-        let mut cells = vec![TableCell::text(&row.name)];
-        cells.extend(side_cells(&row.local));
-        cells.extend(side_cells(&row.remote));
-        let target = TableCell::optional(row.remote.cpu_target, Shown::Fixed(2));
-        cells.extend([
-            target,
-            TableCell::optional(row.ratio(), Shown::Percent),
-            TableCell::Number(row.wire_iops, Shown::Grouped),
+        let mut cells = vec![
+            TableCell::text(&row.name),
             TableCell::optional(row.wire_ratio(), Shown::Percent),
-        ]);
+            TableCell::optional(row.ratio(), Shown::Percent),
+        ];
+        cells.extend(side_cells(&row.remote));
+        cells.push(TableCell::optional(row.remote.cpu_target, Shown::Fixed(2)));
+        cells.extend(side_cells(&row.local));
+        cells.push(TableCell::Number(row.wire_iops, Shown::Grouped));
         table.push(cells);
     }
     table
@@ -81,6 +97,8 @@ pub(crate) fn json(matrix: &Matrix, context: &Context) -> Value {
     let mut document = document(context);
     document["local"] = json!(matrix.local);
     document["remote"] = json!(matrix.remote);
+    document["iodepth"] = json!(matrix.iodepth);
+    document["runtime_ms"] = json!(matrix.runtime_ms);
     document["remote_to_wire_iops"] = json!(matrix.wire_ratio());
     document["warnings"] = json!(matrix.warnings);
     document["rows"] = json!(rows);
@@ -106,6 +124,10 @@ fn cell_json(cell: &Cell) -> Value {
         "cpu_cores": { "initiator": cell.cpu_initiator, "target": cell.cpu_target },
     })
 }
+
+/// Columns of [`table`] for a terminal of 100 columns: workload; of wire, IOPS, MB/s, mean and p99
+/// of the remote disk; IOPS and mean of the local disk; IOPS of the wire.
+const MAIN_COLUMNS: [usize; 9] = [0, 1, 3, 4, 5, 6, 9, 11, 14];
 
 /// The table as CSV: one header line, one line per row, plain numbers.
 ///
@@ -164,6 +186,19 @@ mod tests {
     #[test]
     fn the_table_reads_as_it_did() {
         sample::golden("matrix.txt", &text(&sample::matrix()));
+    }
+
+    #[test]
+    fn the_table_fits_a_terminal_also_with_large_figures() {
+        let mut matrix = sample::matrix();
+        matrix.rows[0].local.iops = 1_234_567.0;
+        matrix.rows[0].remote.iops = 1_234_567.0;
+        matrix.rows[0].wire_iops = 1_234_567.0;
+        matrix.rows[0].remote.bw_bytes = 12.3e9;
+        matrix.warnings.clear();
+        let text = text(&matrix);
+        let widest = text.lines().skip(3).map(|line| line.chars().count()).max();
+        assert!(widest <= Some(100), "{text}");
     }
 
     #[test]

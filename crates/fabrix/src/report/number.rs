@@ -55,9 +55,9 @@ pub(super) fn mb_per_s(bw_bytes: f64) -> String {
     short(bw_bytes / 1e6)
 }
 
-/// A ratio in percent: `71%`. A dash for None.
+/// A ratio in percent: `71 %`. A dash for None.
 pub(super) fn percent(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| DASH.into(), |ratio| format!("{:.0}%", ratio * 100.0))
+    ratio.map_or_else(|| DASH.into(), |ratio| format!("{:.0} %", ratio * 100.0))
 }
 
 /// Cores: `1.97`. A dash for None.

@@ -203,7 +203,7 @@ mod tests {
         let expected = "            a long group  b\n\
                         workload               x      y    z\n\
                         ----------  ------------  -----  ---\n\
-                        4k, random         1,234    50%    -\n\
+                        4k, random         1,234   50 %    -\n\
                         µs                     -  1.250  100\n";
         assert_eq!(table(&sample()), expected);
     }

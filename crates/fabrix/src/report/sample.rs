@@ -205,7 +205,9 @@ pub(super) fn matrix() -> Matrix {
     };
     Matrix {
         local: "ram:1G".into(),
-        remote: "nvme+tcp over loopback".into(),
+        remote: "NVMe/TCP over loopback".into(),
+        iodepth: 32,
+        runtime_ms: 10_000,
         rows: (0..).zip(jobs.into_iter().zip(local)).map(row).collect(),
         warnings: vec!["other programs kept 0.4 cores busy during `4k random read`".into()],
     }

@@ -178,6 +178,16 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// The table with some of its columns.
+    pub(crate) fn with_columns(&self, columns: &[usize]) -> Self {
+        let cells = |row: &Vec<Cell>| columns.iter().map(|at| row[*at].clone()).collect();
+        Self {
+            columns: columns.iter().map(|at| self.columns[*at].clone()).collect(),
+            rows: self.rows.iter().map(cells).collect(),
+            ..self.clone()
+        }
+    }
+
     /// The groups in order, each with its number of columns.
     pub(crate) fn groups(&self) -> Vec<(&str, usize)> {
         let mut groups: Vec<(&str, usize)> = Vec::new();

@@ -107,7 +107,7 @@ fn side(text: &mut String, name: &str, side: &Side, open_loop: bool) {
         &side.service,
     );
     if open_loop {
-        latency(text, "lat, from the intended start", &side.latency);
+        latency(text, LAT, &side.latency);
     }
 }
 
@@ -119,7 +119,8 @@ fn latency(text: &mut String, name: &str, latency: &Latency) {
         time(latency.stddev_ns),
         time(latency.max_ns as f64)
     );
-    *text += &format!("    {name} percentiles:\n");
+    let word = name.split(',').next().unwrap_or(name);
+    *text += &format!("    {word} percentiles:\n");
     for row in latency.percentiles_ns.chunks(4) {
         let cells: Vec<String> = row
             .iter()
@@ -128,6 +129,9 @@ fn latency(text: &mut String, name: &str, latency: &Latency) {
         *text += &format!("     | {}\n", cells.join("  "));
     }
 }
+
+/// Name of the latency of an open loop.
+const LAT: &str = "lat, from the planned start (scheduling and wake-up included)";
 
 fn steady(text: &mut String, results: &Results) {
     let Some(attained) = &results.steady else {

@@ -89,11 +89,17 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
             mark: None,
         }
     };
+    let runs: Vec<&Run> = runs.into_iter().collect();
+    let mut unit =
+        "percentiles of the latency: p99 is what one request in 100 exceeds; less is better"
+            .to_owned();
+    if runs.iter().any(|run| run.results.job.is_open_loop()) {
+        unit += PLANNED;
+    }
     Figure {
         name: "tails".into(),
         title: "The slow ones".into(),
-        unit: "percentiles of the latency: p99 is what one request in 100 exceeds; less is better"
-            .into(),
+        unit,
         drawing: Drawing::Lines {
             across: Axis::log("percentile").named(NINES.map(nine).into()),
             up: Axis::time("latency"),
@@ -101,6 +107,10 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
         },
     }
 }
+
+/// The beginning of a latency, where requests have times of their own.
+const PLANNED: &str =
+    "; counted from the planned start of each request, scheduling and wake-up included";
 
 /// Position of a percentile on the axis (one in N requests), and its name.
 fn nine(percent: f64) -> (f64, String) {

@@ -21,6 +21,8 @@ pub(crate) struct Disk {
     pub(crate) device: Arc<dyn Device>,
     /// The target in this process through which the disk is accessed.
     pub(crate) via: Option<Rc<Loopback>>,
+    /// Advice that leads around the page cache, in the words that led into it.
+    pub(crate) around_cache: &'static str,
 }
 
 /// One of several jobs that run side by side.

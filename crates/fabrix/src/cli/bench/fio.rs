@@ -14,6 +14,7 @@ use crate::cli::terminal::{print, quoted};
 use crate::failure::Failure;
 use crate::profiles::job_file::sections::{self, CommandLine, Outside, Section, Setting};
 use crate::profiles::job_file::{Jobs, Listed, Logs, Target, table};
+use crate::report::sheet::Written;
 use crate::texts;
 
 pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
@@ -232,7 +233,10 @@ impl Opened {
         let several = targets.len() > 1;
         let mut planned = Vec::new();
         for target in targets {
-            let disk = self.open(session, &target)?;
+            let disk = Disk {
+                around_cache: around_cache(listed),
+                ..self.open(session, &target)?
+            };
             let bytes = disk.device.geometry().bytes();
             let mut job = listed.clone().for_disk(bytes).map_err(Failure::usage)?;
             if several {
@@ -275,6 +279,17 @@ impl Opened {
         let disk = session.open(&target.uri)?;
         self.0.push((target.key.clone(), disk.clone()));
         Ok(disk)
+    }
+}
+
+/// Advice to a job that may use the page cache.
+fn around_cache(listed: &Listed) -> &'static str {
+    let Written { global, own } = &listed.written;
+    let asked = |(key, _): &(String, String)| key == "direct" || key == "buffered";
+    match listed.place.direct {
+        true => "leave direct=off out",
+        false if global.iter().chain(own).any(asked) => "write direct=1",
+        false => "add direct=1",
     }
 }
 

@@ -111,6 +111,7 @@ impl Session {
             uri: disk.uri.clone(),
             device: stage.device(),
             via: Some(Rc::new(stage)),
+            around_cache: disk.around_cache,
         })
     }
 
@@ -385,6 +386,7 @@ fn open(opener: &Opener, uri: &str) -> Result<Disk, Failure> {
         uri: shown,
         device: opener.open_for_load(uri, false)?,
         via: None,
+        around_cache: "leave direct=off out",
     })
 }
 

@@ -1,7 +1,8 @@
 //! Warnings about possibly wrong measurements: other programs, the hypervisor, heat, the page
 //! cache, or the load generator.
 //!
-//! They are collected during the measurements, once per reason, and printed at the end.
+//! They are collected during the measurements and printed at the end. Each reason is one sentence,
+//! which names the runs that it concerns.
 
 use fabrix_bench::Counted;
 use fabrix_block::Spec;
@@ -19,22 +20,36 @@ use crate::report::sheet::Run;
 pub(in crate::cli) struct Warnings {
     begun: Reading,
     spin: SpinPolicy,
-    /// Reasons with their sentences.
-    found: Vec<(Reason, String)>,
+    found: Vec<Found>,
 }
 
-/// A reason, reported only once.
-#[derive(Clone, PartialEq, Eq)]
+/// A reason with all runs or disks that it concerns: one sentence.
+#[derive(Clone)]
+struct Found {
+    reason: Reason,
+    subjects: Vec<Subject>,
+}
+
+/// A reason to doubt figures.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
     Neighbour,
     Limit,
-    /// The run with this name.
-    Load(String),
-    /// The run with this name.
-    Tail(String),
+    Load,
+    Tail,
     Depth,
-    /// The disk with this URI.
-    Cache(String),
+    /// Files in the page cache, with the way around it.
+    Cache(&'static str),
+}
+
+/// A run or a disk with a reason.
+#[derive(Clone)]
+struct Subject {
+    name: String,
+    /// Label of the run's disk.
+    disk: String,
+    /// The figures in doubt.
+    figures: String,
 }
 
 impl Warnings {
@@ -60,12 +75,7 @@ impl Warnings {
         let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
         let local = run.target_cores.is_some() || !run.disk.contains("://");
         if local && others > OTHERS_MOST {
-            self.add(Reason::Neighbour, || {
-                let name = &run.name;
-                format!(
-                    "other programs kept {others:.1} cores busy during `{name}`: a noisy neighbour"
-                )
-            });
+            self.add_run(Reason::Neighbour, run, format!("{others:.1} cores"));
         }
     }
 
@@ -80,16 +90,13 @@ impl Warnings {
         // Poisson arrivals deviate by the square root of their number.
         let fewest = planned * LOAD_LEAST - 3.0 * planned.sqrt();
         if (total.ios as f64) < fewest {
-            self.add(Reason::Load(run.name.clone()), || {
-                format!(
-                    "`{}` reached {} of the {} IOPS that were offered; its latencies contain the waiting \
-                     for the disk or for a free place of iodepth={}",
-                    run.name,
-                    grouped(total.iops),
-                    grouped(offered),
-                    job.iodepth
-                )
-            });
+            let figures = format!(
+                "{} of the {} IOPS that were offered, iodepth={}",
+                grouped(total.iops),
+                grouped(offered),
+                job.iodepth
+            );
+            self.add_run(Reason::Load, run, figures);
         }
     }
 
@@ -100,15 +107,9 @@ impl Warnings {
         let is_long = all.total.ios > u64::from(job.iodepth) * DEPTHS_LEAST;
         let most = all.depths.most().filter(|most| *most < job.iodepth);
         if let (true, true, Some(most)) = (is_free, is_long, most) {
-            self.add(Reason::Depth, || {
-                format!(
-                    "`{}` never had more than {} in flight, although iodepth={}: the disk answers before the next \
-                     request starts",
-                    run.name,
-                    Counted(most.into(), "request"),
-                    job.iodepth
-                )
-            });
+            let most = Counted(most.into(), "request");
+            let figures = format!("{most} of iodepth={}", job.iodepth);
+            self.add_run(Reason::Depth, run, figures);
         }
     }
 
@@ -120,14 +121,9 @@ impl Warnings {
         };
         let (mean, shown) = (time(latency.mean_ns), time(p99));
         if latency.mean_ns > p99 && mean != shown {
-            self.add(Reason::Tail(run.name.clone()), || {
-                format!(
-                    "the mean latency of `{}`, {mean}, is above its 99th percentile, {shown}: a few requests took up \
-                     to {}",
-                    run.name,
-                    time(latency.max_ns as f64)
-                )
-            });
+            let longest = time(latency.max_ns as f64);
+            let figures = format!("mean {mean}, p99 {shown}, longest {longest}");
+            self.add_run(Reason::Tail, run, figures);
         }
     }
 
@@ -135,46 +131,118 @@ impl Warnings {
     pub(super) fn disk(&mut self, disk: &Disk) {
         let cached = Spec::parse(&disk.uri).is_ok_and(|spec| is_cached(&spec));
         if cached && report::host::has_room(disk.device.geometry().bytes()) {
-            self.add(Reason::Cache(disk.uri.clone()), || {
-                format!(
-                    "{} goes through the page cache (direct=off), and memory has room for all of it: figures may be \
-                     those of memory; leave direct=off out, or write direct=1 in a job",
-                    disk.uri
-                )
-            });
+            let subject = Subject {
+                name: disk.uri.clone(),
+                disk: String::new(),
+                figures: String::new(),
+            };
+            self.add(Reason::Cache(disk.around_cache), subject);
         }
     }
 
     /// Checks whether a run came close to the generator's limit, which is `most` IOPS on a null
     /// disk.
-    pub(super) fn headroom(&mut self, name: &str, iops: f64, most: f64) {
+    pub(super) fn headroom(&mut self, run: &Run, iops: f64, most: f64) {
         if iops > most * HEADROOM_LEAST {
-            self.add(Reason::Limit, || {
-                let iops = grouped(iops);
-                format!(
-                    "the load generator is the limit: it makes {} IOPS on a disk that costs nothing, and \
-                     `{name}` had {iops}",
-                    grouped(most)
-                )
-            });
+            let figures = format!(
+                "{} of {} IOPS on a disk that costs nothing",
+                grouped(iops),
+                grouped(most)
+            );
+            self.add_run(Reason::Limit, run, figures);
         }
     }
 
-    fn add(&mut self, reason: Reason, sentence: impl FnOnce() -> String) {
-        if !self.found.iter().any(|(known, _)| *known == reason) {
-            self.found.push((reason, sentence()));
+    fn add_run(&mut self, reason: Reason, run: &Run, figures: String) {
+        let subject = Subject {
+            name: format!("`{}`", run.name),
+            disk: run.disk.clone(),
+            figures,
+        };
+        self.add(reason, subject);
+    }
+
+    /// Adds a run or a disk to a reason, unless it is known: repeats are named once.
+    fn add(&mut self, reason: Reason, subject: Subject) {
+        let at = self.found.iter().position(|found| found.reason == reason);
+        let at = at.unwrap_or_else(|| {
+            let subjects = Vec::new();
+            self.found.push(Found { reason, subjects });
+            self.found.len() - 1
+        });
+        let subjects = &mut self.found[at].subjects;
+        let is_it = |one: &Subject| one.name == subject.name && one.disk == subject.disk;
+        if !subjects.iter().any(is_it) {
+            subjects.push(subject);
         }
     }
 
     /// All warnings, including those known only at the end.
     pub(in crate::cli) fn sentences(&self, runs: &[Run]) -> Vec<String> {
-        let found = self.found.iter().map(|(_, sentence)| sentence.clone());
+        let found = self.found.iter().map(Found::sentence);
         let spins = self.spin == SpinPolicy::Always && !runs.is_empty();
         found
             .chain(spins.then(|| SPINS.to_owned()))
             .chain(Reading::take().doubts(&self.begun))
             .chain(unsteady(runs))
             .collect()
+    }
+}
+
+impl Found {
+    fn sentence(&self) -> String {
+        let named = self.named();
+        match self.reason {
+            Reason::Neighbour => {
+                format!("other programs kept processors busy during {named}: a noisy neighbour")
+            }
+            Reason::Limit => format!("the load generator is the limit: {named}"),
+            Reason::Load => format!(
+                "the offered load was not reached by {named}: latencies contain the waiting for the disk or for a \
+                 free place of iodepth"
+            ),
+            Reason::Tail => format!(
+                "the mean latency is above its 99th percentile, because a few requests took very long: {named}"
+            ),
+            Reason::Depth => format!(
+                "iodepth was never reached, because the disk answers before the next request starts: at most {named}"
+            ),
+            Reason::Cache(around) => format!(
+                "the page cache serves {named}, and memory has room for all of it: figures may be those of memory; \
+                 {around}"
+            ),
+        }
+    }
+
+    /// The first runs or disks with their figures, and the number of the others. Runs have the
+    /// names of their disks where these differ.
+    fn named(&self) -> String {
+        let several = self
+            .subjects
+            .iter()
+            .any(|one| one.disk != self.subjects[0].disk);
+        let part = |one: &Subject| {
+            let Subject {
+                name,
+                disk,
+                figures,
+            } = one;
+            let disk = if several {
+                format!(" on {disk}")
+            } else {
+                String::new()
+            };
+            match figures.is_empty() {
+                true => format!("{name}{disk}"),
+                false => format!("{name}{disk} ({figures})"),
+            }
+        };
+        let parts: Vec<String> = self.subjects.iter().take(NAMED_MOST).map(part).collect();
+        let others = self.subjects.len() - parts.len();
+        match others {
+            0 => parts.join(", "),
+            _ => format!("{} and {others} more", parts.join(", ")),
+        }
     }
 }
 
@@ -213,6 +281,8 @@ const LOAD_LEAST: f64 = 0.98;
 /// Fraction of the generator's limit above which a run says more about the generator than about the
 /// disk.
 const HEADROOM_LEAST: f64 = 0.7;
+/// Runs or disks that a warning names: a line or two of a terminal.
+const NAMED_MOST: usize = 5;
 /// Spread of repeats, in percent of the median, above which a warning is given.
 const SPREAD_MOST: f64 = 20.0;
 
@@ -248,7 +318,7 @@ mod tests {
         for run in runs {
             doubts.figures(run);
             doubts.machine(run);
-            doubts.headroom(&run.name, run.iops(), most);
+            doubts.headroom(run, run.iops(), most);
         }
         let machine = ["hypervisor", "too hot"];
         let mut sentences = doubts.sentences(runs);
@@ -268,8 +338,8 @@ mod tests {
         let runs = [run(&[100.0], 0.9), run(&[100.0, 130.0, 160.0], 0.9)];
         let doubts = doubted(SpinPolicy::Always, &runs, 110.0);
         let parts = [
-            "a noisy neighbour",
-            "the load generator is the limit",
+            "during `job` (0.9 cores): a noisy neighbour",
+            "the load generator is the limit: `job` (100 of 110 IOPS",
             "the generator spins",
             "lie 46 % apart",
         ];
@@ -277,6 +347,34 @@ mod tests {
         for (warning, part) in doubts.iter().zip(parts) {
             assert!(warning.contains(part), "{part}: {doubts:?}");
         }
+    }
+
+    #[test]
+    fn a_doubt_names_the_first_runs_and_counts_the_others() {
+        let mut runs = vec![run(&[100.0], 0.4); 7];
+        for (number, run) in runs.iter_mut().enumerate() {
+            run.name = format!("job{number}");
+        }
+        let repeated = runs[0].clone();
+        runs.push(repeated);
+        let doubts = doubted(SpinPolicy::default(), &runs, 1000.0);
+        let named: Vec<String> = (0..NAMED_MOST)
+            .map(|number| format!("`job{number}` (0.4 cores)"))
+            .collect();
+        let named = named.join(", ");
+        let expected = format!(
+            "other programs kept processors busy during {named} and 2 more: a noisy neighbour"
+        );
+        assert_eq!(doubts, [expected]);
+    }
+
+    #[test]
+    fn runs_of_one_name_are_told_apart_by_their_disks() {
+        let mut runs = vec![run(&[100.0], 0.4); 2];
+        runs[1].disk = "null:1G".into();
+        let doubts = doubted(SpinPolicy::default(), &runs, 1000.0);
+        let named = "`job` on ram:1G (0.4 cores), `job` on null:1G (0.4 cores)";
+        assert!(doubts[0].contains(named), "{doubts:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) struct Place {
     /// `filename_format`.
     pub(super) format: Option<String>,
     /// Whether files are opened without the page cache.
-    pub(super) direct: bool,
+    pub(crate) direct: bool,
     /// Whether files in the page cache have blocks of 1 byte, for requests that are no multiples of
     /// a sector.
     pub(super) single_bytes: bool,

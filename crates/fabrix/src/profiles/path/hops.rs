@@ -95,6 +95,7 @@ fn measure(session: &mut Session, way: &Way, job: &Job) -> Result<([f64; 6], Run
         uri: way.address.to_string(),
         device: remote.clone(),
         via: way.via.clone(),
+        around_cache: "",
     };
     let run = session.measure(&disk, job, 1);
     let after = ask(0)?;

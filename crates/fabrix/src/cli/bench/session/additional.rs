@@ -89,7 +89,7 @@ impl Session {
         // A warning about this trial would say nothing about the runs.
         self.warnings = warnings;
         let most = trial?.iops().max(iops);
-        self.warnings.headroom(&fastest.name, iops, most);
+        self.warnings.headroom(fastest, iops, most);
         Some(format!(
             "the load generator alone makes {} IOPS with the settings of `{}`, which used {:.0} % of that",
             grouped(most),

@@ -9,6 +9,8 @@ mod xml;
 
 use std::process::ExitCode;
 
+use fabrix_block::spec::{Size, without_secrets};
+
 use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
 use crate::cli::terminal::say;
@@ -36,14 +38,11 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let mut session = Session::begin(&args.common)?;
-    let opened = flags
-        .targets
-        .iter()
-        .map(|target| session.open(&flags.uri(target)));
-    let mut disks = opened.collect::<Result<Vec<Disk>, _>>()?;
-    if flags.cached {
-        let advice = |disk: &mut Disk| disk.around_cache = "leave -Sb out";
-        disks.iter_mut().for_each(advice);
+    let targets = flags.targets.iter();
+    let opened = targets.map(|target| open(&mut session, &flags, target));
+    let disks = opened.collect::<Result<Vec<Disk>, _>>()?;
+    if session.is_over() {
+        return session.nothing();
     }
     if flags.job.rwmixread < 100 {
         session.guard(&disks)?;
@@ -63,8 +62,8 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         return session.nothing();
     };
     let text = match flags.xml {
-        true => xml::results(&flags, &runs),
-        false => output::text(&flags, &words, &runs),
+        true => xml::results(&flags, &disks, &runs),
+        false => output::text(&flags, &words, &disks, &runs),
     };
     let report = Report {
         profile: "diskspd".into(),
@@ -73,4 +72,52 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         ..views::sheet(runs)
     };
     session.finish_as(&text, report)
+}
+
+/// Opens a target under its own name. With `-c` a file gets the size, and is filled before it is
+/// read.
+fn open(session: &mut Session, flags: &Flags, target: &str) -> Result<Disk, Failure> {
+    let changed = match flags.create_bytes {
+        Some(bytes) => resize(session, flags, target, bytes)?,
+        None => false,
+    };
+    let disk = Disk {
+        label: without_secrets(target),
+        around_cache: "write -Su",
+        ..session.open(&flags.uri(target))?
+    };
+    if changed && flags.job.rw.reads() {
+        session.fill(&disk, None).into_iter().for_each(say);
+    }
+    Ok(disk)
+}
+
+/// Gives an existing file the size of `-c`. Returns whether the file has another size now, or is
+/// still to be made.
+fn resize(session: &Session, flags: &Flags, target: &str, bytes: u64) -> Result<bool, Failure> {
+    let Some(path) = Flags::file(target) else {
+        say(format_args!(
+            "-c: only files get a size; {} stays as it is",
+            without_secrets(target)
+        ));
+        return Ok(false);
+    };
+    let Ok(found) = path.metadata() else {
+        return Ok(true);
+    };
+    if found.len() == bytes {
+        return Ok(false);
+    }
+    if found.len() > 0 {
+        session.guard(&[session.open(&flags.uri(target))?])?;
+    }
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    let sized = file.and_then(|file| file.set_len(bytes));
+    sized.map_err(Failure::at(path))?;
+    say(format_args!(
+        "-c: {target} had {} and has {} now",
+        Size(found.len()),
+        Size(bytes)
+    ));
+    Ok(true)
 }

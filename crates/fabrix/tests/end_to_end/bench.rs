@@ -106,7 +106,7 @@ fn a_disk_in_the_page_cache_is_doubted() {
         (&[&job[..], &["--buffered=1"]].concat(), "write direct=1"),
         (
             &["diskspd", "-Sb", "-d1", "-W0", "-b4K", &path],
-            "leave -Sb out",
+            "write -Su",
         ),
     ] {
         let said = fabrix(&[&["bench"], args].concat());

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabrix_bench::arrivals::{Bursts, Pacing, Rate};
@@ -52,17 +53,17 @@ pub(super) struct Flags {
     /// `-D`: interval of the readings for the deviation of IOPS.
     pub(super) interval: Option<Duration>,
     pub(super) xml: bool,
-    /// `-c`: size of the file to create, in bytes.
-    create_bytes: Option<u64>,
+    /// `-c`: size of the files to create, in bytes.
+    pub(super) create_bytes: Option<u64>,
     /// `-f`: end of the used part of each target, in bytes.
-    end_bytes: Option<u64>,
+    pub(super) end_bytes: Option<u64>,
     rate_bytes_per_ms: Option<u64>,
     burst_ios: Option<u32>,
     burst_pause: Option<Duration>,
     /// `-a`: processors of the threads. Empty: unbound threads.
     pub(super) cores: Vec<usize>,
     /// `-Sb`: files are read and written through the page cache.
-    pub(super) cached: bool,
+    cached: bool,
     /// `-Su`, `-Sd`, `-Sh`: no page cache.
     uncached: bool,
     /// Accepted flags that change nothing here.
@@ -280,23 +281,50 @@ impl Flags {
         Ok(())
     }
 
-    /// The URI of a target. A file to be created by `-c` gets its size. With `-Sb` a file goes
-    /// through the page cache.
-    pub(super) fn uri(&self, target: &str) -> String {
+    /// The path of a target that is a file, or that `-c` makes a file. None for other disks.
+    pub(super) fn file(target: &str) -> Option<&Path> {
         let path = target.strip_prefix("file:").unwrap_or(target);
-        let plain = !path.contains([',', ':']);
-        let uri = match self.create_bytes {
-            Some(bytes) if plain && !std::path::Path::new(path).exists() => {
-                format!("file:{path},size={bytes}")
+        let path = Path::new(path);
+        let is_other = || path.metadata().is_ok_and(|found| !found.is_file());
+        (!target_has_options(path) && !is_other()).then_some(path)
+    }
+
+    /// Whether a target goes through the page cache. As in DiskSpd, files do without `-S`, and raw
+    /// devices do not.
+    pub(super) fn is_cached(&self, target: &str) -> bool {
+        match Spec::parse(target).map(|spec| spec.disk) {
+            Ok(SpecDisk::File { direct: false, .. }) => true,
+            Ok(SpecDisk::File { path, .. }) => {
+                let is_device = || {
+                    Path::new(&path)
+                        .metadata()
+                        .is_ok_and(|found| !found.is_file())
+                };
+                self.cached || (!self.uncached && !is_device())
             }
-            _ => target.to_owned(),
+            Ok(_) => false,
+            // A bare name is a file to be made.
+            Err(_) => !self.uncached && Self::file(target).is_some(),
+        }
+    }
+
+    /// The URI of a target. A file to be created by `-c` gets its size.
+    pub(super) fn uri(&self, target: &str) -> String {
+        let made = Self::file(target).filter(|path| !path.exists());
+        let uri = match self.create_bytes.zip(made) {
+            Some((bytes, path)) => format!("file:{},size={bytes}", path.display()),
+            None => target.to_owned(),
         };
-        let is_file = |spec: Spec| matches!(spec.disk, SpecDisk::File { direct, .. } if direct);
-        match self.cached && Spec::parse(&uri).is_ok_and(is_file) {
+        let is_direct = |spec: Spec| matches!(spec.disk, SpecDisk::File { direct: true, .. });
+        match self.is_cached(target) && Spec::parse(&uri).is_ok_and(is_direct) {
             true => format!("{uri},direct=off"),
             false => uri,
         }
     }
+}
+
+fn target_has_options(path: &Path) -> bool {
+    path.to_string_lossy().contains([',', ':'])
 }
 
 fn fixed(iops: u32) -> Rate {
@@ -522,8 +550,9 @@ mod tests {
         let flags = parse("-c64M /nowhere/at/all.dat").expect("a file");
         assert_eq!(
             flags.uri("/nowhere/at/all.dat"),
-            "file:/nowhere/at/all.dat,size=67108864"
+            "file:/nowhere/at/all.dat,size=67108864,direct=off"
         );
+        let flags = parse("-c64M -Su new.dat").expect("a file");
         assert_eq!(flags.uri("new.dat"), "file:new.dat,size=67108864");
         assert_eq!(flags.uri("ram:1G"), "ram:1G");
     }
@@ -531,17 +560,22 @@ mod tests {
     #[test]
     fn letters_for_caching_choose_the_page_cache_and_durable_writes() {
         for (text, cached, fua) in [
+            ("/a/file", true, false),
+            ("-S /a/file", false, false),
+            ("-Sd /a/file", false, false),
+            ("-Sb /a/file", true, false),
+            ("-Sbw /a/file", true, true),
+            ("-Sw /a/file", true, true),
+            ("-Sw -Su /a/file", false, true),
+            ("-Sh /a/file", false, true),
+            ("-h /a/file", false, true),
+            ("/dev/null", false, false),
+            ("-Sb /dev/null", true, false),
             ("ram:1M", false, false),
-            ("-S ram:1M", false, false),
-            ("-Sd ram:1M", false, false),
-            ("-Sb ram:1M", true, false),
-            ("-Sbw ram:1M", true, true),
-            ("-Sw -Su ram:1M", false, true),
-            ("-Sh ram:1M", false, true),
-            ("-h ram:1M", false, true),
         ] {
             let flags = parse(text).expect(text);
-            assert_eq!((flags.cached, flags.job.durable), (cached, fua), "{text}");
+            let is_cached = flags.is_cached(&flags.targets[0]);
+            assert_eq!((is_cached, flags.job.durable), (cached, fua), "{text}");
         }
         let flags = parse("-Sb ram:1M").expect("the page cache");
         assert_eq!(flags.uri("/a/file"), "/a/file,direct=off");

@@ -4,59 +4,93 @@
 //! Source: the DiskSpd documentation, "Analyzing test results". The column for a thread's file
 //! shows the target's URI.
 
+use fabrix_bench::Results;
 use fabrix_bench::cpu::Cpu;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Side};
+use fabrix_bench::series::Point;
 use fabrix_bench::spread::Spread;
 
 use super::flags::{Flags, NAMES};
 use crate::cli::bench::args::shown;
+use crate::cli::bench::session::Disk;
 use crate::report::sheet::Run;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Selects the measurements of one direction.
-type Direction = fn(&JobResult) -> &Side;
+/// A section of the output: one direction, or both together.
+struct Section {
+    name: &'static str,
+    side: fn(&JobResult) -> &Side,
+    /// Indexes of the directions among those of [`Point`].
+    directions: &'static [usize],
+}
+
+const SECTIONS: [Section; 3] = [
+    Section {
+        name: "Total IO",
+        side: |job| &job.total,
+        directions: &[0, 1],
+    },
+    Section {
+        name: "Read IO",
+        side: |job| &job.read,
+        directions: &[0],
+    },
+    Section {
+        name: "Write IO",
+        side: |job| &job.write,
+        directions: &[1],
+    },
+];
 
 /// The complete output.
-pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
+pub(super) fn text(flags: &Flags, words: &[String], disks: &[Disk], runs: &[Run]) -> String {
     let mut text = format!("\nCommand Line: fabrix bench diskspd {}\n\n", shown(words));
-    input(&mut text, flags, runs);
-    let seconds = runs
-        .iter()
-        .map(|run| run.results.aggregate.total.runtime_ns)
-        .max()
-        .unwrap_or(0) as f64
-        / 1e9;
-    let threads: usize = runs.iter().map(|run| run.results.jobs.len()).sum();
-    let cpu = runs.first().map(|run| run.results.cpu).unwrap_or_default();
+    input(&mut text, flags, disks);
+    let Some(all) = joined(runs) else {
+        return text;
+    };
     text += &format!(
-        "\nResults for timespan 1:\n{}\n\nactual test time:\t{seconds:.2}s\nthread \
-             count:\t\t{threads}\nproc count:\t\t{}\n\n",
+        "\n\n\nResults for timespan 1:\n{}\n\nactual test time:\t{:.2}s\nthread \
+             count:\t\t{}\nproc count:\t\t{}\n\n",
         "*".repeat(79),
-        cpu.cores
+        seconds(&all),
+        all.jobs.len(),
+        all.cpu.cores
     );
-    let columns = processors(&cpu);
+    let columns = processors(&all.cpu);
     text += &format!(
-        "CPU |  Usage |  User  |  Kernel |  Idle\n{}\navg.| {:6.2}%| {:6.2}%|  {:6.2}%| {:6.2}%\n\n",
+        "CPU |  Usage |  User  |  Kernel |  Idle\n{}\navg.| {:6.2}%| {:6.2}%|  {:6.2}%| {:6.2}%\n",
         "-".repeat(43),
         columns[0],
         columns[1],
         columns[2],
         columns[3]
     );
-    let kinds: [(&str, Direction); 3] = [
-        ("Total IO", |job| &job.total),
-        ("Read IO", |job| &job.read),
-        ("Write IO", |job| &job.write),
-    ];
-    for (name, direction) in kinds {
-        threads_of(&mut text, flags, name, direction, runs);
+    for section in &SECTIONS {
+        threads(&mut text, flags, section, disks, runs, &all);
     }
     if flags.latency {
-        runs.iter().for_each(|run| latencies(&mut text, run));
+        text.push_str("\n\n");
+        // As in DiskSpd, a single target has the table of the total only.
+        for run in runs.iter().filter(|_| runs.len() > 1) {
+            latencies(&mut text, &run.disk, &run.results);
+        }
+        latencies(&mut text, "total:", &all);
     }
     text
+}
+
+/// All targets as one, with the histograms of all requests.
+pub(super) fn joined(runs: &[Run]) -> Option<Results> {
+    let results: Vec<&Results> = runs.iter().map(|run| &run.results).collect();
+    Results::joined(&results)
+}
+
+/// Measured time in seconds. All rates are amounts per this time: a total is the sum of its rows.
+pub(super) fn seconds(all: &Results) -> f64 {
+    all.aggregate.total.runtime_ns as f64 / 1e9
 }
 
 /// Usage, user, kernel and idle time of the machine in percent. Usage is the sum of user and
@@ -71,132 +105,168 @@ pub(super) fn processors(cpu: &Cpu) -> [f64; 4] {
     [usage, usage - kernel, kernel, 100.0 - usage]
 }
 
-fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
+fn input(text: &mut String, flags: &Flags, disks: &[Disk]) {
+    let job = &flags.job;
     *text += &format!(
         "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: \
              {}s\n\tcool down time: 0s\n",
-        flags.job.runtime.as_secs(),
-        flags.job.ramp.as_secs()
+        job.runtime.as_secs(),
+        job.ramp.as_secs()
     );
-    *text += &format!("\trandom seed: {}\n", flags.job.seed);
     if flags.latency {
         text.push_str("\tmeasuring latency\n");
     }
-    let way = if flags.job.rw.is_random() {
-        "using random I/O"
-    } else {
-        "using sequential I/O"
-    };
-    let mix = match 100 - flags.job.rwmixread {
-        0 => "performing read test".to_owned(),
-        100 => "performing write test".to_owned(),
-        percent => format!(
-            "performing mix test (read/write ratio: {}/{percent})",
-            100 - percent
-        ),
-    };
-    let cache = match flags.cached {
-        true => "using software cache",
-        false => "software cache disabled",
-    };
-    let through = match flags.job.durable {
-        true => "\t\twritethrough on\n",
-        false => "",
-    };
-    for run in runs {
-        *text += &format!(
-            "\tpath: '{}'\n\t\t{cache}\n{through}\t\t{mix}\n\t\tblock size: {}\n\t\t{way}\n\
-             \t\tnumber of outstanding I/O operations per thread: {}\n\t\tthreads per file: {}\n",
-            run.disk, flags.job.block_bytes, flags.job.iodepth, flags.job.numjobs
-        );
+    if let Some(every) = flags.interval {
+        *text += &format!("\tgathering IOPS at intervals of {}ms\n", every.as_millis());
+    }
+    *text += &format!("\trandom seed: {}\n", job.seed);
+    for (disk, target) in disks.iter().zip(&flags.targets) {
+        *text += &format!("\tpath: '{}'\n", disk.label);
+        for line in of_target(flags, target) {
+            *text += &format!("\t\t{line}\n");
+        }
     }
 }
 
-/// One of the three tables of threads.
-fn threads_of(text: &mut String, flags: &Flags, name: &str, direction: Direction, runs: &[Run]) {
-    *text += &format!("{name}\nthread |       bytes     |     I/Os     |    MiB/s   |  I/O per s ");
-    if flags.latency {
-        text.push_str("|  AvgLat  ");
+/// The lines of a target.
+fn of_target(flags: &Flags, target: &str) -> Vec<String> {
+    let job = &flags.job;
+    let cached = flags.is_cached(target);
+    let pauses = job.bursts.as_ref();
+    let (way, distance) = match (job.rw.is_random(), flags.shares_position) {
+        (true, _) => ("random", "alignment"),
+        (false, true) => ("interlocked sequential", "stride"),
+        (false, false) => ("sequential", "stride"),
+    };
+    let mut lines = vec![
+        format!(
+            "think time: {}ms",
+            pauses.map_or(0, |one| one.pause.as_millis())
+        ),
+        format!("burst size: {}", pauses.map_or(0, |one| one.ios)),
+        match cached {
+            true => "using software cache".into(),
+            false => "software cache disabled".into(),
+        },
+        match (job.durable, cached) {
+            (true, true) => "hardware and software write caches disabled, writethrough on".into(),
+            (true, false) => "hardware write cache disabled, writethrough on".into(),
+            (false, _) => "using hardware write cache, writethrough off".into(),
+        },
+        match 100 - job.rwmixread {
+            0 => "performing read test".into(),
+            100 => "performing write test".into(),
+            percent => format!(
+                "performing mix test (read/write ratio: {}/{percent})",
+                100 - percent
+            ),
+        },
+        format!("block size: {}", job.block_bytes),
+        format!("using {way} I/O ({distance}: {})", job.block_bytes),
+        format!(
+            "number of outstanding I/O operations per thread: {}",
+            job.iodepth
+        ),
+    ];
+    if job.offset > 0 {
+        lines.push(format!("base file offset: {}", job.offset));
     }
-    if flags.interval.is_some() {
-        text.push_str("| IopsStdDev ");
+    if let Some(end) = flags.end_bytes {
+        lines.push(format!("max file size: {end}"));
     }
-    if flags.latency {
-        text.push_str("| LatStdDev ");
+    lines.push(format!("thread stride size: {}", job.offset_increment));
+    lines.push(format!("threads per file: {}", job.numjobs));
+    lines
+}
+
+/// The table of threads of a section.
+fn threads(
+    text: &mut String,
+    flags: &Flags,
+    section: &Section,
+    disks: &[Disk],
+    runs: &[Run],
+    all: &Results,
+) {
+    *text += &format!(
+        "\n{}\nthread |       bytes     |     I/Os     |    MiB/s   |  I/O per s ",
+        section.name
+    );
+    let mut dashes = 78;
+    for (column, is_shown) in [
+        ("|  AvgLat  ", flags.latency),
+        ("| IopsStdDev ", flags.interval.is_some()),
+        ("| LatStdDev ", flags.latency),
+    ] {
+        if is_shown {
+            text.push_str(column);
+            dashes += column.len();
+        }
     }
-    text.push_str("|  file\n");
-    let rule = "-".repeat(100);
-    *text += &format!("{rule}\n");
+    let rule = "-".repeat(dashes);
+    *text += &format!("|  file\n{rule}\n");
+    let seconds = seconds(all);
+    let row = |side: &Side, deviation: Option<f64>| row(flags, side, deviation, seconds);
     let mut thread = 0;
-    for run in runs {
+    for (run, disk) in runs.iter().zip(disks) {
+        // Readings exist for a target, and so for a thread that has it alone.
+        let alone = (run.results.jobs.len() == 1).then_some(&run.results.series);
+        let file = format!("{} ({})", disk.label, size(disk.device.geometry().bytes()));
         for job in &run.results.jobs {
-            line(
-                text,
-                flags,
-                &format!("{thread:6}"),
-                direction(job),
-                run,
-                Some(&run.disk),
-            );
+            let deviation = alone.map(|series| deviation(series, section.directions));
+            let cells = row((section.side)(job), deviation);
+            *text += &format!("{thread:6} | {cells} | {file}\n");
             thread += 1;
         }
     }
-    *text += &format!("{rule}\n");
-    let total = sum(runs, direction);
-    if let Some(run) = runs.first() {
-        line(text, flags, "total:", &total, run, None);
-    }
-    text.push('\n');
+    let deviation = deviation(&all.series, section.directions);
+    let cells = row((section.side)(&all.aggregate), Some(deviation));
+    *text += &format!("{rule}\ntotal:   {cells}\n");
 }
 
-/// The sum of all targets.
-fn sum(runs: &[Run], direction: Direction) -> Side {
-    let mut total = Side::default();
-    for side in runs.iter().map(|run| direction(&run.results.aggregate)) {
-        let (before, more) = (total.ios as f64, side.ios as f64);
-        if before + more > 0.0 {
-            total.latency.mean_ns =
-                (total.latency.mean_ns * before + side.latency.mean_ns * more) / (before + more);
-            total.latency.stddev_ns = total.latency.stddev_ns.max(side.latency.stddev_ns);
-        }
-        total.ios += side.ios;
-        total.bytes += side.bytes;
-        total.iops += side.iops;
-        total.bw_bytes += side.bw_bytes;
-    }
-    total
-}
-
-fn line(text: &mut String, flags: &Flags, name: &str, side: &Side, run: &Run, file: Option<&str>) {
-    *text += &format!(
-        "{name} | {:15} | {:12} | {:10.2} | {:10.2} ",
+/// The columns of numbers of a row.
+fn row(flags: &Flags, side: &Side, deviation: Option<f64>, seconds: f64) -> String {
+    let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+    let mut cells = format!(
+        "{:15} | {:12} | {:10.2} | {:10.2}",
         side.bytes,
         side.ios,
-        side.bw_bytes / MIB,
-        side.iops
+        rate(side.bytes as f64 / MIB),
+        rate(side.ios as f64)
     );
     if flags.latency {
-        *text += &format!("| {:8.3} ", side.latency.mean_ns / 1e6);
+        cells += &format!(" | {:8.3}", side.latency.mean_ns / 1e6);
     }
     if flags.interval.is_some() {
-        // Readings exist per target, not per thread.
-        let shown = file.map_or_else(|| format!("{:.2}", deviation(run)), |_| "N/A".to_owned());
-        *text += &format!("| {shown:>10} ");
+        let shown = deviation.map_or_else(|| "N/A".to_owned(), |iops| format!("{iops:.2}"));
+        cells += &format!(" | {shown:>10}");
     }
     if flags.latency {
-        *text += &format!("| {:9.3} ", side.latency.stddev_ns / 1e6);
+        cells += &match side.latency.count {
+            0 => " |       N/A".to_owned(),
+            _ => format!(" |  {:8.3}", side.latency.stddev_ns / 1e6),
+        };
     }
-    *text += &format!("| {}\n", file.unwrap_or_default());
+    cells
 }
 
-/// Standard deviation of the readings of a target.
-pub(super) fn deviation(run: &Run) -> f64 {
-    let readings: Vec<f64> = run
-        .results
-        .series
-        .iter()
-        .map(fabrix_bench::series::Point::iops)
-        .collect();
+/// The size of a file as DiskSpd writes it.
+fn size(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes > 10 << 30 => format!("{}GiB", bytes >> 30),
+        bytes if bytes > 10 << 20 => format!("{}MiB", bytes >> 20),
+        bytes if bytes > 10 << 10 => format!("{}KiB", bytes >> 10),
+        bytes => format!("{bytes}B"),
+    }
+}
+
+/// Standard deviation of the IOPS of some directions over the readings.
+pub(super) fn deviation(series: &[Point], directions: &[usize]) -> f64 {
+    let iops = |point: &Point| {
+        let ios: u64 = directions.iter().map(|side| point.sides[*side].ios).sum();
+        ios as f64 / point.span.as_secs_f64().max(1e-9)
+    };
+    let readings: Vec<f64> = series.iter().map(iops).collect();
     let mean = Spread::of(readings.iter().copied()).mean;
     let square: f64 = readings
         .iter()
@@ -205,13 +275,12 @@ pub(super) fn deviation(run: &Run) -> f64 {
     (square / readings.len().max(1) as f64).sqrt()
 }
 
-/// The percentile table of one target.
-fn latencies(text: &mut String, run: &Run) {
-    let all = &run.results.aggregate;
+/// The percentile table of one target, or of all.
+fn latencies(text: &mut String, name: &str, results: &Results) {
+    let all = &results.aggregate;
     let sides = [&all.read.latency, &all.write.latency, &all.total.latency];
     *text += &format!(
-        "{}\n  %-ile |  Read (ms) | Write (ms) | Total (ms)\n----------------------------------------------\n",
-        run.disk
+        "\n{name}\n  %-ile |  Read (ms) | Write (ms) | Total (ms)\n----------------------------------------------\n"
     );
     let mut row = |name: &str, of: &dyn Fn(&Latency) -> Option<u64>| {
         let cells = sides.map(|side| match of(side).filter(|_| side.count > 0) {

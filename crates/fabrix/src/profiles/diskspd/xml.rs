@@ -4,17 +4,22 @@
 
 use std::fmt::Display;
 
+use fabrix_bench::Results;
 use fabrix_bench::latency::Latency;
 
 use super::flags::{Flags, NAMES};
-use super::output::{deviation, processors};
+use super::output::{deviation, joined, processors, seconds};
+use crate::cli::bench::session::Disk;
 use crate::report::figure::escape;
 use crate::report::sheet::Run;
 
 /// The complete document.
-pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
+pub(super) fn results(flags: &Flags, disks: &[Disk], runs: &[Run]) -> String {
     let mut xml = Xml::default();
-    let cpu = runs.first().map(|run| run.results.cpu).unwrap_or_default();
+    let Some(all) = joined(runs) else {
+        return xml.text;
+    };
+    let cpu = all.cpu;
     xml.within("Results", |xml| {
         xml.within("System", |xml| {
             let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -23,18 +28,10 @@ pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
                 xml.element("Version", env!("CARGO_PKG_VERSION"))
             });
         });
-        profile(xml, flags, runs);
+        profile(xml, flags, disks);
         xml.within("TimeSpan", |xml| {
-            let longest = runs
-                .iter()
-                .map(|run| run.results.aggregate.total.runtime_ns)
-                .max()
-                .unwrap_or(0);
-            xml.element("TestTimeSeconds", format!("{:.2}", longest as f64 / 1e9));
-            xml.element(
-                "ThreadCount",
-                runs.iter().map(|run| run.results.jobs.len()).sum::<usize>(),
-            );
+            xml.element("TestTimeSeconds", format!("{:.2}", seconds(&all)));
+            xml.element("ThreadCount", all.jobs.len());
             xml.element("ProcCount", cpu.cores);
             xml.within("CpuUtilization", |xml| {
                 xml.within("Average", |xml| {
@@ -45,16 +42,16 @@ pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
                 });
             });
             if flags.latency {
-                runs.iter().for_each(|run| latency(xml, run));
+                latency(xml, &all);
             }
-            iops(xml, runs);
-            threads(xml, flags, runs);
+            iops(xml, &all);
+            threads(xml, flags, disks, runs);
         });
     });
     xml.text
 }
 
-fn profile(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
+fn profile(xml: &mut Xml, flags: &Flags, disks: &[Disk]) {
     let job = &flags.job;
     xml.within("Profile", |xml| {
         xml.within("TimeSpans", |xml| {
@@ -65,11 +62,11 @@ fn profile(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
                 xml.element("RandSeed", job.seed);
                 xml.element("MeasureLatency", flags.latency);
                 xml.within("Targets", |xml| {
-                    for run in runs {
+                    for (disk, target) in disks.iter().zip(&flags.targets) {
                         xml.within("Target", |xml| {
-                            xml.element("Path", escape(&run.disk));
+                            xml.element("Path", escape(&disk.label));
                             xml.element("BlockSize", job.block_bytes);
-                            xml.element("DisableOSCache", !flags.cached);
+                            xml.element("DisableOSCache", !flags.is_cached(target));
                             xml.element("WriteThrough", job.durable);
                             xml.element(
                                 if job.rw.is_random() {
@@ -90,8 +87,8 @@ fn profile(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
     });
 }
 
-fn latency(xml: &mut Xml, run: &Run) {
-    let all = &run.results.aggregate;
+fn latency(xml: &mut Xml, results: &Results) {
+    let all = &results.aggregate;
     let sides = [
         ("Read", &all.read.latency),
         ("Write", &all.write.latency),
@@ -127,34 +124,34 @@ fn latency(xml: &mut Xml, run: &Run) {
     });
 }
 
-fn iops(xml: &mut Xml, runs: &[Run]) {
+fn iops(xml: &mut Xml, all: &Results) {
     xml.within("Iops", |xml| {
-        for run in runs {
-            xml.element("IopsStdDev", format!("{:.3}", deviation(run)));
-            for point in &run.results.series {
-                let seconds = point.span.as_secs_f64().max(1e-9);
-                let rate = |side: usize| point.sides[side].ios as f64 / seconds;
-                let (at, total) = (point.at.as_millis(), point.iops());
-                let (read, write) = (rate(0), rate(1));
-                xml.text += &format!(
-                    "<Bucket SampleMillisecond=\"{at}\" Read=\"{read:.0}\" Write=\"{write:.0}\" \
-                     Total=\"{total:.0}\"/>\n"
-                );
-            }
+        for (name, directions) in [("Read", &[0][..]), ("Write", &[1]), ("", &[0, 1])] {
+            let value = deviation(&all.series, directions);
+            xml.element(&format!("{name}IopsStdDev"), format!("{value:.3}"));
+        }
+        for point in &all.series {
+            let seconds = point.span.as_secs_f64().max(1e-9);
+            let rate = |side: usize| point.sides[side].ios as f64 / seconds;
+            let (at, total) = (point.at.as_millis(), point.iops());
+            let (read, write) = (rate(0), rate(1));
+            xml.text += &format!(
+                "<Bucket SampleMillisecond=\"{at}\" Read=\"{read:.0}\" Write=\"{write:.0}\" Total=\"{total:.0}\"/>\n"
+            );
         }
     });
 }
 
-fn threads(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
-    let jobs = runs
-        .iter()
-        .flat_map(|run| run.results.jobs.iter().map(move |job| (run, job)));
-    for (index, (run, job)) in jobs.enumerate() {
+fn threads(xml: &mut Xml, flags: &Flags, disks: &[Disk], runs: &[Run]) {
+    let runs = runs.iter().zip(disks);
+    let jobs = runs.flat_map(|(run, disk)| run.results.jobs.iter().map(move |job| (disk, job)));
+    for (index, (disk, job)) in jobs.enumerate() {
         xml.within("Thread", |xml| {
             xml.element("Id", index);
             xml.within("Target", |xml| {
-                xml.element("Path", escape(&run.disk));
+                xml.element("Path", escape(&disk.label));
                 xml.element("BytesCount", job.total.bytes);
+                xml.element("FileSize", disk.device.geometry().bytes());
                 xml.element("IOCount", job.total.ios);
                 xml.element("ReadBytes", job.read.bytes);
                 xml.element("ReadCount", job.read.ios);

@@ -139,11 +139,11 @@ Flags of DiskSpd, each with its value behind it, then disks as URIs:
   -si                sequential, the threads share one position; -r1b -s64K: only a request's length
   -L -D1000          latencies; readings every so many milliseconds
   -Rtext -Rxml       how to print the results
-  -c1G -B0 -f1G -T0  make a file; use it from -B to -f; distance between threads
+  -c1G -B0 -f1G -T0  give files a size; use them from -B to -f; distance between threads
   -g1000i -g1000 -z1 requests a second, or bytes a millisecond, of each thread; seed
   -i8 -j5            pause for 5 ms after every 8 requests of a thread
   -a0,1 -ag0,0,1     processors of the threads; -n -ag: unbound, as without
-  -Sb                files through the page cache; without, and with -S -Su -Sd -Sr: none
+  -Sb                files through the page cache, as without -S; -S -Su -Sd -Sr: not through it
   -Sw -Ss            writes end when they are on the medium; -Sh -h: so, and no page cache
   -Z -Zr -Z1M,FILE   zeroes; new random contents each time; the start of a file; else random
   -Xprofile.xml      the flags of an XML profile; targets behind it stand for *1, *2, ...

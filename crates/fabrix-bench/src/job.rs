@@ -30,6 +30,7 @@ use std::time::Duration;
 use crate::arrivals::{Bursts, Rate};
 use crate::contents::Contents;
 use crate::latency::PERCENTILES;
+use crate::search::LatencyTarget;
 use crate::steady::Steady;
 use crate::verify::Verify;
 
@@ -133,6 +134,10 @@ pub struct Job {
     /// Whether to count failed requests and continue: reads, and all others. False: the first
     /// failure ends the job.
     pub continue_on_error: [bool; 2],
+    /// Target for the latencies, to which the depth is adjusted between 1 and `iodepth`.
+    pub latency_target: Option<LatencyTarget>,
+    /// Longest latency of reads, writes and trims (`max_latency`). A longer one ends the job.
+    pub max_latency: [Option<Duration>; 3],
     /// Latency percentiles in the results, in ascending order.
     pub percentiles: Vec<f64>,
 }
@@ -184,6 +189,8 @@ impl Default for Job {
             flushes: Flushes::default(),
             seed: 1,
             continue_on_error: [false; 2],
+            latency_target: None,
+            max_latency: [None; 3],
             percentiles: PERCENTILES.into(),
         }
     }

@@ -16,6 +16,7 @@ pub mod latency;
 pub mod matrix;
 pub mod results;
 pub mod run;
+pub mod search;
 pub mod series;
 pub mod spread;
 pub mod steady;

@@ -106,6 +106,8 @@ pub struct JobResult {
     pub errors: Errors,
     /// Requests in flight at the start of each request.
     pub depths: Depths,
+    /// Depth of the job at its end: `iodepth`, or the depth that `latency_target` found.
+    pub depth: u32,
     /// Number of `Busy` answers. Each such request was submitted again.
     pub busy: u64,
     /// Reason for an early end, as a sentence.
@@ -157,6 +159,7 @@ pub(crate) struct Tally {
     pub(crate) cpu_time: Duration,
     pub(crate) errors: Errors,
     pub(crate) depths: Depths,
+    pub(crate) depth: u32,
     pub(crate) busy: u64,
     pub(crate) ended_early: Option<String>,
     pub(crate) verify: Option<Verified>,
@@ -245,6 +248,7 @@ impl Tally {
                 first: None,
             },
             depths: Depths::default(),
+            depth: 0,
             busy: 0,
             ended_early: None,
             verify: verify.then(Verified::default),
@@ -279,6 +283,7 @@ impl Tally {
         self.cpu_time += other.cpu_time;
         self.errors.add(&other.errors);
         self.depths.add(&other.depths);
+        self.depth = self.depth.max(other.depth);
         self.busy += other.busy;
         if self.ended_early.is_none() {
             self.ended_early.clone_from(&other.ended_early);
@@ -328,6 +333,7 @@ impl Tally {
             cpu_time: self.cpu_time,
             errors: self.errors.clone(),
             depths: self.depths,
+            depth: self.depth,
             busy: self.busy,
             ended_early: self.ended_early.clone(),
             verify: self.verify.clone(),

@@ -20,6 +20,7 @@ mod limits;
 mod pieces;
 mod setup;
 mod slot;
+mod watch;
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -45,6 +46,7 @@ use limits::Limits;
 use pieces::Pieces;
 pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
 use slot::{Slot, longest, take_buffers};
+use watch::Watch;
 
 /// Largest number of requests that a job starts in one turn of its shard.
 const TURN_BATCH: u32 = 256;
@@ -70,6 +72,11 @@ pub(crate) struct Worker {
     idle: VecDeque<u32>,
     /// Free slots that are not used for now.
     resting: VecDeque<u32>,
+    /// Number of resting slots that the search for the depth keeps back.
+    kept_back: usize,
+    watch: Option<Watch>,
+    /// Whether nothing but counting follows a request: no copy, and no watch.
+    is_plain: bool,
     /// Drawn request of a verifying job, with its scheduled start, whose unit is still in flight.
     held: Option<(Access, u64)>,
     /// Slot whose request the disk answered with `Busy`.
@@ -132,6 +139,7 @@ impl Worker {
             )
         })?;
         let mut tally = Tally::new(job.is_open_loop(), job.verify.is_some());
+        tally.depth = job.iodepth;
         tally.sync = (job.flushes.every > 0).then(Recorder::new);
         Ok(Self {
             id,
@@ -152,6 +160,9 @@ impl Worker {
             filler,
             idle: pieces.first_slots(job.iodepth),
             resting: VecDeque::with_capacity(job.iodepth as usize),
+            kept_back: 0,
+            watch: Watch::new(job),
+            is_plain: setup.copy_to.is_none() && Watch::new(job).is_none(),
             held: None,
             parked: None,
             in_flight: 0,

@@ -51,6 +51,9 @@ impl Job {
                 return self.refuse("bursts have their own times; leave the rate out");
             }
         }
+        if let Some(target) = &self.latency_target {
+            target.check().or_else(|sentence| self.refuse(&sentence))?;
+        }
         let memory = self.buffer_bytes().saturating_mul(u64::from(self.numjobs));
         if memory > BUFFER_BYTES_MAX {
             return self.refuse(&format!(

@@ -35,7 +35,9 @@ impl Worker {
             (true, JobPhase::Probe) => {}
             (true, _) => {
                 self.count(slot);
-                if self.queue_copy_write(slot) {
+                if !self.is_plain
+                    && (self.queue_copy_write(slot) || self.watch_latency(shard, slot))
+                {
                     return;
                 }
             }

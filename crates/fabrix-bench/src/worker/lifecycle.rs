@@ -56,11 +56,11 @@ pub(super) struct Lifecycle {
     pub(super) cut_short: bool,
     /// Whether the user has stopped the run.
     stopped: bool,
-    measured_from_ns: Option<u64>,
+    pub(super) measured_from_ns: Option<u64>,
     /// Planned end of the measurement.
     until_ns: u64,
     read_back_from_ns: Option<u64>,
-    cpu_from: Duration,
+    pub(super) cpu_from: Duration,
     arrival_timer: bool,
     retry_timer: bool,
     rest_timer: bool,
@@ -149,6 +149,7 @@ impl Worker {
         (self.started, self.started_bytes) = (0, 0);
         self.lifecycle.measured_from_ns = Some(self.clock.now_ns());
         self.lifecycle.cpu_from = topology::thread_cpu_time();
+        self.begin_search();
         self.lifecycle.until_ns = self.clock.now_ns() + nanos(self.setup.job.runtime);
         self.measure(shard);
     }
@@ -169,7 +170,7 @@ impl Worker {
     }
 
     /// Stops starting requests.
-    fn drain(&mut self, shard: &mut Shard) {
+    pub(super) fn drain(&mut self, shard: &mut Shard) {
         // The other pieces of a split request are in flight, so its parked piece has to follow
         // them.
         if self.pieces.most == 1
@@ -384,7 +385,7 @@ impl Worker {
             TIMER_RETRY => self.lifecycle.retry_timer = false,
             TIMER_REST => {
                 self.lifecycle.rest_timer = false;
-                self.idle.append(&mut self.resting);
+                self.free_resting();
             }
             // Every completion postpones the end of a stall, so the timer is set again.
             _ if matches!(

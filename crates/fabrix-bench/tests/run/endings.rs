@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabrix_bench::job::SizeRange;
+use fabrix_bench::search::LatencyTarget;
 use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
 use fabrix_block::{Device, Status};
 
@@ -222,6 +223,44 @@ fn a_job_whose_target_is_gone_waits_between_its_tries() {
     let failed = results(&Arc::new(gone), &job).aggregate.errors.total();
     // Four requests in flight, each repeated every 10 ms.
     assert!((4..=48).contains(&failed), "{failed} failures");
+}
+
+#[test]
+fn a_latency_above_the_limit_ends_the_job() {
+    let limit = |most| Job {
+        max_latency: [Some(most), None, None],
+        ..job(Rw::RandRead, 100)
+    };
+    let disk = honest(Manner::Later(64));
+    let all = results(&disk, &limit(Duration::from_nanos(1))).aggregate;
+    let why = all.ended_early.expect("each read takes longer");
+    assert!(why.contains("more than max_latency=1ns"), "{why}");
+    assert!(results(&disk, &limit(Duration::from_secs(60))).is_clean());
+}
+
+#[test]
+fn the_depth_grows_while_latencies_keep_their_target() {
+    let search = |target, keeps_running| Job {
+        number_ios: None,
+        iodepth: 16,
+        latency_target: Some(LatencyTarget {
+            target,
+            window: Duration::from_millis(1),
+            percentile: 100.0,
+            keeps_running,
+        }),
+        runtime: Duration::from_millis(if keeps_running { 50 } else { 60_000 }),
+        ..job(Rw::RandRead, 0)
+    };
+    let disk = honest(Manner::Later(64));
+    for keeps_running in [false, true] {
+        let all = results(&disk, &search(Duration::from_secs(60), keeps_running)).aggregate;
+        assert_eq!((all.depth, all.ended_early), (16, None));
+    }
+    let all = results(&disk, &search(Duration::from_nanos(1), true)).aggregate;
+    let why = all.ended_early.expect("a single read takes longer");
+    assert!(why.contains("more than latency_target"), "{why}");
+    assert_eq!((all.depth, all.depths.most()), (1, Some(1)));
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //! (`verify`, `errors`, `cpu`) have additional keys. `schema` changes when a key changes its
 //! meaning.
 
+use std::time::Duration;
+
 use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Job;
@@ -139,6 +141,8 @@ fn job(run: &Run, one: &JobResult) -> Value {
     let alone = results.jobs.len() == 1 || std::ptr::eq(one, &results.aggregate);
     let series = if alone { &results.series[..] } else { &[] };
     let [latency_ns, latency_us, latency_ms] = ranges(&one.total.service);
+    let target = results.job.latency_target;
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let seconds = one.total.runtime_ns.div_ceil(1_000_000_000) + results.job.ramp.as_secs();
     json!({
         "jobname": results.job.name,
@@ -161,10 +165,10 @@ fn job(run: &Run, one: &JobResult) -> Value {
         "latency_ns": latency_ns,
         "latency_us": latency_us,
         "latency_ms": latency_ms,
-        "latency_depth": results.job.iodepth,
-        "latency_target": 0,
-        "latency_percentile": 100.0,
-        "latency_window": 0,
+        "latency_depth": one.depth,
+        "latency_target": target.map_or(0, |target| nanos(target.target)),
+        "latency_percentile": target.map_or(100.0, |target| target.percentile),
+        "latency_window": target.map_or(0, |target| nanos(target.window) / 1000),
         "total_err": one.errors.total(),
         "errors": errors(one),
         "busy": one.busy,

@@ -110,6 +110,7 @@ pub(crate) fn results() -> Results {
         read: side(1_000_000, 79.5),
         total: side(1_000_000, 79.5),
         cpu_time: Duration::from_millis(9_300),
+        depth: 32,
         ..JobResult::default()
     };
     Results {

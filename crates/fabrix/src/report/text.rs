@@ -87,6 +87,7 @@ pub(crate) fn summary(results: &Results) -> String {
     }
     steady(&mut text, results);
     depths(&mut text, results);
+    target(&mut text, results);
     cpu(&mut text, results);
     trouble(&mut text, all);
     text
@@ -159,6 +160,18 @@ fn cpu(text: &mut String, results: &Results) {
         cores(Some(cpu.machine_cores)),
         cpu.cores
     );
+}
+
+/// The depth that a search has found.
+fn target(text: &mut String, results: &Results) {
+    if let Some(target) = &results.job.latency_target {
+        *text += &format!(
+            "  latency: target={}, percentile={} %, depth={}\n",
+            time(target.target.as_secs_f64() * 1e9),
+            target.percentile,
+            results.aggregate.depth
+        );
+    }
 }
 
 /// How many requests were in flight, for a job that may have several.

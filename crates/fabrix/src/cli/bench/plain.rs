@@ -130,6 +130,8 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
         flushes: usual.flushes,
         seed: args.randseed.unwrap_or_else(other_seed),
         continue_on_error: usual.continue_on_error,
+        latency_target: usual.latency_target,
+        max_latency: usual.max_latency,
         contents: args.contents.contents(),
     })
 }

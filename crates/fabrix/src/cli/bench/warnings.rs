@@ -103,7 +103,10 @@ impl Warnings {
     /// Checks whether a closed loop reached its depth.
     fn depth(&mut self, run: &Run) {
         let (job, all) = (&run.results.job, &run.results.aggregate);
-        let is_free = !job.is_open_loop() && job.bursts.is_none() && job.flushes.every == 0;
+        let is_free = !job.is_open_loop()
+            && job.latency_target.is_none()
+            && job.bursts.is_none()
+            && job.flushes.every == 0;
         let is_long = all.total.ios > u64::from(job.iodepth) * DEPTHS_LEAST;
         let most = all.depths.most().filter(|most| *most < job.iodepth);
         if let (true, true, Some(most)) = (is_free, is_long, most) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fabrix_bench::Job;
 use fabrix_bench::job::{Share, parse_range, parse_split};
+use fabrix_bench::search::LatencyTarget;
 use fabrix_bench::verify::{Method, Verify};
 
 use super::numbers::{percent, size, whole};
@@ -99,6 +100,8 @@ pub(super) struct Builder {
     /// `thinktime_blocks_type=issue`.
     pub(super) thinktime_by_issue: bool,
     pub(super) least: Least,
+    /// `latency_target` and its companions.
+    pub(super) latency: LatencyTarget,
     /// `fsync` and `fdatasync`: writes from one flush to the next. 0: no flushes.
     pub(super) fsync: u32,
     pub(super) fdatasync: u32,
@@ -151,6 +154,12 @@ impl Builder {
             thinktime_iotime: None,
             thinktime_by_issue: false,
             least: Least::default(),
+            latency: LatencyTarget {
+                target: Duration::ZERO,
+                window: Duration::ZERO,
+                percentile: 100.0,
+                keeps_running: false,
+            },
             fsync: 0,
             fdatasync: 0,
             end_fsync: false,

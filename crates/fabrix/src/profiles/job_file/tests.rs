@@ -155,7 +155,6 @@ fn no_key_that_changes_what_is_measured_is_taken_in_silence() {
         "dedupe_mode",
         "sync_file_range",
         "iodepth_low",
-        "latency_target",
         "nrfiles",
         "read_iolog",
         "trim_percentage",
@@ -242,6 +241,26 @@ fn numbers_have_fios_units_everywhere() {
     assert_eq!(
         (half.io_bytes, half.offset_increment),
         (Some(512 << 10), 102_400)
+    );
+}
+
+#[test]
+fn latencies_count_microseconds_without_a_unit() {
+    let found = job(
+        "[a]\nlatency_target=200\nlatency_window=5s\nlatency_percentile=99.5\nmax_latency=1ms,2ms\n",
+    );
+    let target = found.latency_target.expect("a target");
+    assert_eq!(
+        (target.target, target.window, target.percentile),
+        (Duration::from_micros(200), Duration::from_secs(5), 99.5)
+    );
+    assert_eq!(
+        found.max_latency,
+        [1, 2, 2].map(|millis| Some(Duration::from_millis(millis)))
+    );
+    assert_eq!(
+        job("[a]\nlatency_window=1s\nmax_latency=0\n").latency_target,
+        None
     );
 }
 

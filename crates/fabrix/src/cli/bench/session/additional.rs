@@ -76,6 +76,8 @@ impl Session {
             side_rates: [None; 2],
             bursts: None,
             steady: None,
+            latency_target: None,
+            max_latency: [None; 3],
             verify: None,
             numjobs: jobs.min(NUMJOBS_MAX),
             ..fastest.results.job.clone()

@@ -26,6 +26,7 @@ impl Builder {
         self.resolve_verify();
         self.resolve_depth();
         self.resolve_pauses();
+        self.job.latency_target = (!self.latency.target.is_zero()).then_some(self.latency);
         self.resolve_align();
         self.resolve_sizes();
         if self.logs.prefixes().next().is_some() && self.logs.every.is_none() {

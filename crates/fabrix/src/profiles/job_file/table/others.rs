@@ -190,21 +190,6 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::ignored(&["thinktime_spin"], "a pause costs no processor time"),
     Key::refused(
-        &[
-            "max_latency",
-            "latency_target",
-            "latency_window",
-            "latency_run",
-        ],
-        &["0"],
-        "try several depths, as `fabrix bench starwind` does",
-    ),
-    Key::refused(
-        &["latency_percentile"],
-        &["100", "100.0"],
-        "try several depths",
-    ),
-    Key::refused(
         &["iodepth_low"],
         &[],
         "a job always keeps iodepth requests in flight",

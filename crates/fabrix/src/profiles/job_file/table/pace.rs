@@ -1,5 +1,7 @@
 //! Keys for the pace of a job: rates, pauses, and what is on the medium before it goes on.
 
+use std::time::Duration;
+
 use super::Key;
 use crate::profiles::job_file::numbers::{micros, size, switch, whole, word};
 
@@ -55,6 +57,54 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
         "as `rate_min`, in requests a second",
+    ),
+    Key::honoured(
+        &["latency_target"],
+        |section, value| {
+            section.latency.target = micros(value)?;
+            Ok(())
+        },
+        "the depth goes from 1 up to `iodepth` while the latencies stay below, in fio's steps; the results are \
+         those of the last window",
+    ),
+    Key::honoured(
+        &["latency_window"],
+        |section, value| {
+            section.latency.window = micros(value)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["latency_percentile"],
+        |section, value| {
+            let percentile = value.parse();
+            section.latency.percentile =
+                percentile.map_err(|_| format!("`{value}` is not a number"))?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["latency_run"],
+        |section, value| {
+            section.latency.keeps_running = switch(value)?;
+            Ok(())
+        },
+        "1: the job goes on to its end with the depth that keeps the target",
+    ),
+    Key::honoured(
+        &["max_latency"],
+        |section, value| {
+            let mut parts = value.split(',').map(|text| micros(text.trim()));
+            let reads = parts.next().unwrap_or(Ok(Duration::ZERO))?;
+            let writes = parts.next().unwrap_or(Ok(reads))?;
+            let trims = parts.next().unwrap_or(Ok(writes))?;
+            let limit = |most: Duration| (!most.is_zero()).then_some(most);
+            section.job.max_latency = [reads, writes, trims].map(limit);
+            Ok(())
+        },
+        "a slower request ends the job, and the exit code is 1",
     ),
     Key::honoured(
         &["thinktime"],

@@ -31,8 +31,52 @@ struct Device {
     counters: Counters,
 }
 
-/// The columns of the kernel's file up to `time_in_queue`.
-type Counters = [u64; 11];
+/// The columns of the kernel's file that fio shows. Times are in milliseconds.
+#[derive(Clone, Copy)]
+struct Counters {
+    /// Requests, merged requests and time of the requests: reads, writes.
+    ios: [u64; 2],
+    merges: [u64; 2],
+    ticks: [u64; 2],
+    /// Time in which the device had requests.
+    busy: u64,
+    /// Time of all requests together.
+    in_queue: u64,
+}
+
+impl Counters {
+    /// Reads the counters of the device with this folder.
+    fn read(folder: &Path) -> Option<Self> {
+        let text = read(folder.join("stat"))?;
+        let numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+        let numbers: Vec<u64> = numbers.collect();
+        let of = |first: usize| Some([*numbers.get(first)?, *numbers.get(first + 4)?]);
+        Some(Self {
+            ios: of(0)?,
+            merges: of(1)?,
+            ticks: of(3)?,
+            busy: *numbers.get(9)?,
+            in_queue: *numbers.get(10)?,
+        })
+    }
+
+    /// The differences to earlier counters.
+    fn since(self, before: Self) -> Self {
+        let less = |now: [u64; 2], before: [u64; 2]| {
+            [
+                now[0].saturating_sub(before[0]),
+                now[1].saturating_sub(before[1]),
+            ]
+        };
+        Self {
+            ios: less(self.ios, before.ios),
+            merges: less(self.merges, before.merges),
+            ticks: less(self.ticks, before.ticks),
+            busy: self.busy.saturating_sub(before.busy),
+            in_queue: self.in_queue.saturating_sub(before.in_queue),
+        }
+    }
+}
 
 impl DiskUtil {
     /// Reads the counters of the devices below these disks.
@@ -44,7 +88,7 @@ impl DiskUtil {
         folders.sort();
         folders.dedup();
         let device = |folder: PathBuf| {
-            let counters = counters(&folder)?;
+            let counters = Counters::read(&folder)?;
             Some(Device { folder, counters })
         };
         Self {
@@ -58,11 +102,10 @@ impl DiskUtil {
     pub(crate) fn end(mut self) -> Self {
         self.elapsed = self.since.elapsed();
         self.devices.retain_mut(|device| {
-            let now = counters(&device.folder);
-            for (count, now) in device.counters.iter_mut().zip(now.iter().flatten()) {
-                *count = now.saturating_sub(*count);
-            }
-            now.is_some()
+            let now = Counters::read(&device.folder);
+            let since = now.map(|now| now.since(device.counters));
+            device.counters = since.unwrap_or(device.counters);
+            since.is_some()
         });
         self
     }
@@ -70,26 +113,16 @@ impl DiskUtil {
     /// fio's `disk_util`.
     pub(crate) fn json(&self) -> Value {
         let row = |device: &Device| {
-            let [
-                read_ios,
-                read_merges,
-                _,
-                read_ticks,
-                write_ios,
-                write_merges,
-                _,
-                write_ticks,
-                ..,
-            ] = device.counters;
+            let counters = &device.counters;
             json!({
                 "name": device.name(),
-                "read_ios": read_ios,
-                "write_ios": write_ios,
-                "read_merges": read_merges,
-                "write_merges": write_merges,
-                "read_ticks": read_ticks,
-                "write_ticks": write_ticks,
-                "in_queue": device.counters[10],
+                "read_ios": counters.ios[0],
+                "write_ios": counters.ios[1],
+                "read_merges": counters.merges[0],
+                "write_merges": counters.merges[1],
+                "read_ticks": counters.ticks[0],
+                "write_ticks": counters.ticks[1],
+                "in_queue": counters.in_queue,
                 "util": self.util(device),
             })
         };
@@ -100,22 +133,15 @@ impl DiskUtil {
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for device in &self.devices {
-            let [
-                read_ios,
-                read_merges,
-                _,
-                read_ticks,
-                write_ios,
-                write_merges,
-                _,
-                write_ticks,
-                ..,
-            ] = device.counters;
+            let counters = &device.counters;
+            let both = |[reads, writes]: [u64; 2]| format!("{reads}/{writes}");
             text += &format!(
-                "  {}: ios={read_ios}/{write_ios}, merge={read_merges}/{write_merges}, \
-                 ticks={read_ticks}/{write_ticks}, in_queue={}, util={:.2}%\n",
+                "  {}: ios={}, merge={}, ticks={}, in_queue={}, util={:.2}%\n",
                 device.name(),
-                device.counters[10],
+                both(counters.ios),
+                both(counters.merges),
+                both(counters.ticks),
+                counters.in_queue,
                 self.util(device)
             );
         }
@@ -128,7 +154,7 @@ impl DiskUtil {
     /// Percentage of the time in which the device had requests.
     fn util(&self, device: &Device) -> f64 {
         let elapsed_ms = self.elapsed.as_secs_f64() * 1e3;
-        let percent = device.counters[9] as f64 * 100.0 / elapsed_ms.max(1.0);
+        let percent = device.counters.busy as f64 * 100.0 / elapsed_ms.max(1.0);
         percent.min(100.0)
     }
 }
@@ -164,13 +190,6 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     }
 }
 
-fn counters(folder: &Path) -> Option<Counters> {
-    let text = read(folder.join("stat"))?;
-    let numbers = text.split_whitespace().map_while(|word| word.parse().ok());
-    let numbers: Vec<u64> = numbers.take(11).collect();
-    numbers.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,7 +198,13 @@ mod tests {
     fn a_device_reads_as_in_fio() {
         let device = Device {
             folder: "/sys/block/sda".into(),
-            counters: [1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 11],
+            counters: Counters {
+                ios: [1, 5],
+                merges: [2, 6],
+                ticks: [4, 8],
+                busy: 250,
+                in_queue: 11,
+            },
         };
         let util = DiskUtil {
             devices: vec![device],

@@ -12,7 +12,7 @@ mod fio;
 mod hold;
 mod measure;
 mod plain;
-mod plan;
+pub(crate) mod plan;
 mod progress;
 pub(crate) mod publish;
 pub(crate) mod session;

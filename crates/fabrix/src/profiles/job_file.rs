@@ -63,6 +63,10 @@ pub(crate) struct Listed {
     pub(crate) waits_in_stage: Option<usize>,
     /// `exitall`: whether the end of the job ends all others of its stage.
     pub(crate) exit_all: bool,
+    /// `exit_what=all`: whether no later stage runs then.
+    exits_run: bool,
+    /// Chunk in bytes of the stripe over the job's files, if it has several.
+    pub(crate) chunk_bytes: Option<u32>,
 }
 
 /// The jobs of a command.
@@ -164,10 +168,12 @@ impl Least {
 }
 
 impl Listed {
-    /// The job for a disk of `disk_bytes`, with all percentages resolved.
+    /// The job for a disk of `disk_bytes`, with all percentages resolved. The disk consists of
+    /// `files` files.
     ///
     /// Errors: a sentence when a percentage leaves no space.
-    pub(crate) fn for_disk(mut self, disk_bytes: u64) -> Result<Job, String> {
+    pub(crate) fn for_disk(mut self, disk_bytes: u64, files: u64) -> Result<Job, String> {
+        self.on_files(files);
         let disk_bytes = self
             .file_bytes
             .map_or(disk_bytes, |file| file.min(disk_bytes));
@@ -274,7 +280,13 @@ impl Jobs {
         for section in sections {
             let mut builder = global.clone();
             let over: &[Setting] = if section.is_global() { &[] } else { over };
-            for setting in section.settings.iter().chain(over) {
+            let replaces = over.iter().any(|one| one.is("filename"));
+            let own = section.settings.iter();
+            let own = own.filter(|one| !(replaces && one.is("filename")));
+            if replaces {
+                builder.place.filenames.clear();
+            }
+            for setting in own.chain(over) {
                 let wrong = builder.set(setting).err();
                 let wrong = wrong.map(|sentence| setting.said(&sentence));
                 errors.extend(wrong.filter(|sentence| !errors.contains(sentence)));
@@ -321,6 +333,12 @@ impl Jobs {
     fn complete(&mut self) {
         let single_bytes = self.stages.iter().flatten().any(Listed::needs_bytes);
         let exit_all = self.stages.iter().flatten().any(|one| one.exit_all);
+        let exits_run = self.stages.iter().flatten().any(|one| one.exits_run);
+        if exits_run && exit_all && self.stages.len() > 1 {
+            self.stages.truncate(1);
+            let sentence = "exit_what=all: the first job that ends also ends the run, so that later stages do not start";
+            self.notes.sentences.insert(sentence.into());
+        }
         for one in self.stages.iter_mut().flatten() {
             one.place.single_bytes = single_bytes;
             one.exit_all = exit_all;

@@ -19,7 +19,7 @@ use fabrix_bench::verify::Verify;
 use fabrix_block::spec::Size;
 use serde_json::{Map, Value, json};
 
-use super::sheet::{Repeat, Report, Run};
+use super::sheet::{Repeat, Report, Run, Unified, Written};
 use super::{Context, number};
 
 /// Version of the keys.
@@ -88,6 +88,7 @@ fn whole_run(run: &Run) -> Value {
     let results = &run.results;
     let mut value = job(run, &results.aggregate);
     value["disk"] = json!(run.disk);
+    value["jobs"] = json!(results.jobs.len());
     value["series"] = results.series.iter().map(point).collect();
     if let Some(steady) = &results.steady {
         value["steadystate"] = json!({
@@ -144,16 +145,16 @@ fn job(run: &Run, one: &JobResult) -> Value {
     let target = results.job.latency_target;
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let seconds = one.total.runtime_ns.div_ceil(1_000_000_000) + results.job.ramp.as_secs();
-    json!({
+    let mut value = json!({
         "jobname": results.job.name,
         "groupid": run.group,
         "error": error(one),
         "eta": 0,
         "elapsed": seconds,
         "job options": options(run),
-        "read": side(&one.read, series, 0),
-        "write": side(&one.write, series, 1),
-        "trim": side(&one.trim, series, 2),
+        "read": side(&one.read, series, &[0]),
+        "write": side(&one.write, series, &[1]),
+        "trim": side(&one.trim, series, &[2]),
         "sync": { "total_ios": one.sync.count, "lat_ns": distribution(&one.sync, true) },
         "job_runtime": millis(one.total.runtime_ns),
         "usr_cpu": cpu.user_cores * 100.0,
@@ -174,7 +175,17 @@ fn job(run: &Run, one: &JobResult) -> Value {
         "busy": one.busy,
         "ended_early": one.ended_early,
         "verify": verify(one),
-    })
+    });
+    let unified = run.written.as_ref().map(Written::unified);
+    let unified = unified.unwrap_or_default();
+    if unified != Unified::Apart {
+        value["mixed"] = side(&one.total, series, &[0, 1, 2]);
+    }
+    if let (Unified::Mixed, Value::Object(value)) = (unified, &mut value) {
+        let apart = ["read", "write", "trim", "sync"];
+        apart.iter().for_each(|key| drop(value.remove(*key)));
+    }
+    value
 }
 
 /// Percent of the requests by the number in flight at their start, under fio's names of the ranges.
@@ -360,11 +371,14 @@ fn contents(set: &mut impl FnMut(&str, String), contents: &Contents) {
     }
 }
 
-/// A direction with its readings. `direction` is its place in a reading.
-fn side(side: &Side, series: &[Point], direction: usize) -> Value {
-    let iops = samples(side, series, |point| point.sides[direction].ios as f64);
+/// Directions with their readings. `places` are theirs in a reading.
+fn side(side: &Side, series: &[Point], places: &[usize]) -> Value {
+    let sum = |point: &Point, of: fn(&Moved) -> u64| -> f64 {
+        places.iter().map(|at| of(&point.sides[*at]) as f64).sum()
+    };
+    let iops = samples(side, series, |point| sum(point, |moved| moved.ios));
     let bw = samples(side, series, |point| {
-        point.sides[direction].bytes as f64 / 1024.0
+        sum(point, |moved| moved.bytes) / 1024.0
     });
     let used = side.ios > 0;
     json!({

@@ -1,20 +1,24 @@
 //! Readings over time as fio's log files: one line per reading and direction.
 //!
-//! Columns: milliseconds since the start of the measurement, value, direction (0 reads, 1 writes,
+//! Columns: milliseconds since the start of the job's measurement, value, direction (0 reads, 1 writes,
 //! 2 trims), request size, and 0 for the priority. Source: fio's documentation, "Log File Formats".
+
+use std::time::Duration;
 
 use fabrix_bench::Results;
 use fabrix_bench::series::{Moved, Point};
 
 /// The logs with the suffixes of their names: bandwidth in KiB/s, requests per second, mean latency
 /// in nanoseconds. The time of the submission is not measured apart, so there is no `slat`, and
-/// `clat` equals `lat` unless requests wait for their moment.
-pub(crate) fn logs(results: &Results) -> Vec<(&'static str, String)> {
+/// `clat` equals `lat` unless requests wait for their moment. `delay` is the time from the start of
+/// the readings to that of the job.
+pub(crate) fn logs(results: &Results, delay: Duration) -> Vec<(&'static str, String)> {
     let bytes = results.job.block_bytes;
     let log = |value: fn(&Moved, f64) -> f64| {
         let mut text = String::new();
         for point in &results.series {
-            lines(&mut text, point, bytes, value);
+            let at = point.at.saturating_sub(delay);
+            lines(&mut text, at, point, bytes, value);
         }
         text
     };
@@ -32,7 +36,13 @@ pub(crate) fn logs(results: &Results) -> Vec<(&'static str, String)> {
     logs
 }
 
-fn lines(text: &mut String, point: &Point, bytes: u32, value: fn(&Moved, f64) -> f64) {
+fn lines(
+    text: &mut String,
+    at: Duration,
+    point: &Point,
+    bytes: u32,
+    value: fn(&Moved, f64) -> f64,
+) {
     let seconds = point.span.as_secs_f64();
     if seconds <= 0.0 {
         return;
@@ -45,7 +55,7 @@ fn lines(text: &mut String, point: &Point, bytes: u32, value: fn(&Moved, f64) ->
     for (direction, side) in moved {
         *text += &format!(
             "{}, {:.0}, {direction}, {bytes}, 0\n",
-            point.at.as_millis(),
+            at.as_millis(),
             value(side, seconds)
         );
     }
@@ -58,7 +68,9 @@ mod tests {
 
     #[test]
     fn a_reading_is_a_line_of_fios_columns() {
-        let logs = logs(&sample::results());
+        let of_late = logs(&sample::results(), Duration::from_millis(900));
+        assert!(of_late[0].1.starts_with("100, 367200,"), "{of_late:?}");
+        let logs = logs(&sample::results(), Duration::ZERO);
         let [(_, bw), (_, iops), (_, lat), ("clat", clat)] = &logs[..] else {
             panic!("fio's logs in a closed loop");
         };

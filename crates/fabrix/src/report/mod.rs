@@ -10,9 +10,11 @@ pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod log;
 pub(crate) mod matrix;
+pub(crate) mod normal;
 pub(crate) mod page;
 pub(crate) mod plain;
 pub(crate) mod sheet;
+pub(crate) mod terse;
 pub(crate) mod text;
 pub(crate) mod views;
 

@@ -52,6 +52,41 @@ pub(crate) struct Written {
     pub(crate) own: Vec<(String, String)>,
 }
 
+/// How the directions of a job are reported: `unified_rw_reporting`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Unified {
+    /// Each direction apart.
+    #[default]
+    Apart,
+    /// All directions together.
+    Mixed,
+    /// Each direction, and all together.
+    Both,
+}
+
+impl Unified {
+    /// Parses fio's name or number.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "none" | "0" => Ok(Self::Apart),
+            "mixed" | "1" => Ok(Self::Mixed),
+            "both" | "2" => Ok(Self::Both),
+            _ => Err(format!("`{text}` is not known; write none, mixed or both")),
+        }
+    }
+}
+
+impl Written {
+    /// How the job wants its directions reported.
+    pub(crate) fn unified(&self) -> Unified {
+        let mut options = self.own.iter().rev().chain(self.global.iter().rev());
+        let found = options.find(|(key, _)| key == "unified_rw_reporting");
+        found
+            .and_then(|(_, value)| Unified::parse(value).ok())
+            .unwrap_or_default()
+    }
+}
+
 /// Figures of one repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Repeat {

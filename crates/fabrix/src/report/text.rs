@@ -7,7 +7,7 @@ use fabrix_bench::results::{Depths, JobResult, Results, Side};
 use fabrix_block::spec::Size;
 
 use super::number::{bytes, cores, grouped, mb_per_s, short, time};
-use super::sheet::Run;
+use super::sheet::{Run, Unified, Written};
 
 /// The requested job in fio's words.
 pub(crate) fn asked(job: &Job) -> String {
@@ -42,7 +42,8 @@ pub(crate) fn asked(job: &Job) -> String {
 
 /// A run with its repeats.
 pub(crate) fn run(run: &Run) -> String {
-    let mut text = summary(&run.results);
+    let unified = run.written.as_ref().map(Written::unified);
+    let mut text = summary(&run.results, unified.unwrap_or_default());
     let iops = run.spread(|repeat| repeat.iops);
     if iops.count > 1 {
         let mean = run.spread(|repeat| repeat.mean_us);
@@ -63,13 +64,14 @@ pub(crate) fn run(run: &Run) -> String {
 }
 
 /// Summary of all jobs of a run, with a final newline.
-pub(crate) fn summary(results: &Results) -> String {
+fn summary(results: &Results, unified: Unified) -> String {
     let (job, all) = (&results.job, &results.aggregate);
     let mut text = format!("{}\n", asked(job));
-    if all.read.ios > 0 {
+    let is_apart = unified != Unified::Mixed;
+    if is_apart && all.read.ios > 0 {
         side(&mut text, "read", &all.read, job.is_open_loop());
     }
-    if all.write.ios > 0 {
+    if is_apart && all.write.ios > 0 {
         side(&mut text, "write", &all.write, job.is_open_loop());
     }
     if all.sync.count > 0 {
@@ -79,8 +81,11 @@ pub(crate) fn summary(results: &Results) -> String {
         );
         latency(&mut text, "sync", &all.sync);
     }
-    if all.trim.ios > 0 {
+    if is_apart && all.trim.ios > 0 {
         side(&mut text, "trim", &all.trim, job.rate.is_some());
+    }
+    if unified != Unified::Apart && all.total.ios > 0 {
+        side(&mut text, "mixed", &all.total, job.is_open_loop());
     }
     if all.total.ios == 0 {
         text.push_str("  no request succeeded in the measured time\n");
@@ -229,12 +234,12 @@ mod tests {
 
     #[test]
     fn a_clean_run_reads_as_it_did() {
-        sample::golden("summary.txt", &summary(&sample::results()));
+        sample::golden("summary.txt", &summary(&sample::results(), Unified::Apart));
     }
 
     #[test]
     fn a_run_in_trouble_says_what_went_wrong() {
-        let text = summary(&sample::trouble());
+        let text = summary(&sample::trouble(), Unified::Apart);
         for part in [
             "MediaRead 3",
             "first: job 0",

@@ -366,8 +366,8 @@ fn wrong_words_are_named_before_anything_is_measured() {
         (&["ram:8M", "--direct=1"], &["--name=NAME"]),
         (&["--name=x"], &["names no disk: write filename=DISK"]),
         (
-            &["--name=x", "--filename=ram:8M", "--output-format=terse"],
-            &["terse is not supported"],
+            &["--name=x", "--filename=ram:8M", "--output-format=xml"],
+            &["`xml` is not known", "terse"],
         ),
         (
             &["--name=x", "--filename=ram:8M", "--rw=write", "--readonly"],

@@ -20,6 +20,7 @@ mod disks;
 mod faults;
 mod fio_contents;
 mod fio_corpus;
+mod fio_forms;
 mod fio_lines;
 mod fio_verify;
 mod foreign;

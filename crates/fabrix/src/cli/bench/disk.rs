@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabrix_bench::{CopyTo, Job, Start};
+use fabrix_block::raid0::Raid0;
 use fabrix_block::spec::{Disk as SpecDisk, Size};
-use fabrix_block::{Device, Spec};
+use fabrix_block::{Device, Identity, Spec};
 
 use crate::failure::Failure;
 use crate::profiles::loopback::Loopback;
@@ -19,6 +20,8 @@ pub(crate) struct Disk {
     pub(crate) label: String,
     pub(crate) uri: String,
     pub(crate) device: Arc<dyn Device>,
+    /// The disks of a stripe over several files of a job. Empty: the disk is no such stripe.
+    pub(crate) files: Vec<Disk>,
     /// The target in this process through which the disk is accessed.
     pub(crate) via: Option<Rc<Loopback>>,
     /// Advice that leads around the page cache, in the words that led into it.
@@ -58,8 +61,37 @@ impl Disk {
         job.percent_read() == 100 || !self.device.geometry().read_only
     }
 
-    /// Whether the disk is this file.
+    /// A stripe over several files of a job.
+    ///
+    /// Errors: a sentence when they cannot form one.
+    pub(super) fn stripe(chunk_bytes: u32, files: Vec<Self>) -> Result<Self, Failure> {
+        let uris: Vec<&str> = files.iter().map(|file| file.uri.as_str()).collect();
+        let text = format!("raid0:chunk={chunk_bytes},({})", uris.join(","));
+        let identity = Identity::derive(&text, &text, "files of a job");
+        let devices = files.iter().map(|file| Arc::clone(&file.device)).collect();
+        Ok(Self {
+            label: text.clone(),
+            uri: text,
+            device: Raid0::new(chunk_bytes, devices, identity).map_err(Failure::from)?,
+            around_cache: files.first().map_or("", |file| file.around_cache),
+            files,
+            via: None,
+        })
+    }
+
+    /// The disks that have first blocks of their own: the files of a stripe, or the disk.
+    pub(super) fn parts(&self) -> &[Self] {
+        match self.files.is_empty() {
+            true => std::slice::from_ref(self),
+            false => &self.files,
+        }
+    }
+
+    /// Whether the disk is this file, or consists of it.
     pub(super) fn is_file(&self, file: &Path) -> bool {
+        if !self.files.is_empty() {
+            return self.files.iter().any(|part| part.is_file(file));
+        }
         let same = |path: &String| {
             let found = Path::new(path).canonicalize();
             found.is_ok() && found.ok() == file.canonicalize().ok()

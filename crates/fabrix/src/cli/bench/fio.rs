@@ -47,13 +47,14 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
             &mut errors,
         ));
     }
-    let over = if groups.is_empty() {
-        Vec::new()
-    } else {
-        line.defaults()
-    };
+    let mut over = Vec::new();
     if line.has_job() {
-        groups.push(line.sections.clone());
+        // As in fio, the jobs of the line are those before the first file's.
+        let first = groups.first_mut().map(std::mem::take).unwrap_or_default();
+        let first = [line.sections.clone(), first].concat();
+        groups.splice(..groups.len().min(1), [first]);
+    } else if !groups.is_empty() {
+        over = line.defaults();
     }
     if groups.is_empty() && errors.is_empty() {
         return Err(Failure::usage(NO_JOB));
@@ -110,6 +111,7 @@ pub(crate) fn run(args: &FioArgs) -> Result<ExitCode, Failure> {
             stages,
             count: args.count,
             log_every: args.log_every,
+            forms: args.forms(),
             file: args.output_file().map(Path::to_owned),
         },
     )
@@ -228,22 +230,26 @@ impl Opened {
         named: Option<&str>,
         args: &FioArgs,
     ) -> Result<Vec<Planned>, Failure> {
-        let targets = listed.place.targets(named, listed.job.numjobs);
+        let unit = listed.job.block_bytes.into();
+        let targets = listed.place.targets(named, listed.job.numjobs, unit);
         let targets = targets.map_err(Failure::usage)?;
         let several = targets.len() > 1;
         let mut planned = Vec::new();
-        for target in targets {
+        for targets in targets {
             let disk = Disk {
                 around_cache: around_cache(listed),
-                ..self.open(session, &target)?
+                ..self.disk(session, &targets, listed)?
             };
             let bytes = disk.device.geometry().bytes();
-            let mut job = listed.clone().for_disk(bytes).map_err(Failure::usage)?;
+            let job = listed.clone().for_disk(bytes, targets.len() as u64);
+            let mut job = job.map_err(Failure::usage)?;
             if several {
                 job.numjobs = 1;
             }
-            if target.made.is_some() && job.rw.reads() {
-                say_all(session.fill(&disk, None).as_slice());
+            for (part, target) in disk.parts().iter().zip(&targets) {
+                if target.made.is_some() && job.rw.reads() {
+                    say_all(session.fill(part, None).as_slice());
+                }
             }
             let logs = match &args.write_logs {
                 Some(prefix) => Logs::all(&prefix.to_string_lossy()),
@@ -270,6 +276,37 @@ impl Opened {
             });
         }
         Ok(planned)
+    }
+
+    /// The disk of a job: one, or a stripe over its files.
+    fn disk(
+        &mut self,
+        session: &Session,
+        targets: &[Target],
+        listed: &Listed,
+    ) -> Result<Disk, Failure> {
+        let opened = targets.iter().map(|target| self.open(session, target));
+        let mut disks = opened.collect::<Result<Vec<Disk>, Failure>>()?;
+        let Some(chunk_bytes) = listed.chunk_bytes.filter(|_| disks.len() > 1) else {
+            return Ok(disks.remove(0));
+        };
+        let lengths = || disks.iter().map(|disk| disk.device.geometry().bytes());
+        if listed.job.size.is_none() && lengths().min() != lengths().max() {
+            let name = &listed.job.name;
+            return Err(Failure::usage(format!(
+                "job `{name}`: its files differ in length; write size= for all of them together, or one section for \
+                 each file"
+            )));
+        }
+        // The stripe of the same files is one disk for all jobs.
+        let keys: Vec<&str> = targets.iter().map(|target| target.key.as_str()).collect();
+        let key = format!("{chunk_bytes} {}", keys.join(" "));
+        if let Some((_, known)) = self.0.iter().find(|(known, _)| *known == key) {
+            return Ok(known.clone());
+        }
+        let stripe = Disk::stripe(chunk_bytes, disks)?;
+        self.0.push((key, stripe.clone()));
+        Ok(stripe)
     }
 
     fn open(&mut self, session: &Session, target: &Target) -> Result<Disk, Failure> {

@@ -49,5 +49,8 @@ pub(super) fn hold(
     }
     thread.remote.stop();
     let _panicked = thread.join.join();
-    Ok(ExitCode::SUCCESS)
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Failure::io("interrupted: the connections are closed")),
+        false => Ok(ExitCode::SUCCESS),
+    }
 }

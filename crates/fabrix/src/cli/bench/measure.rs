@@ -1,16 +1,15 @@
 //! Runs planned jobs, one stage after the other, and prints their results.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::disk_util::DiskUtil;
 use super::entries::entries;
-use super::plan::{Plan, Planned};
+use super::plan::{Form, Plan, Planned};
 use super::publish::check_place;
 use super::session::{Disk, Session, Step};
-use crate::args::Format;
 use crate::cli::terminal::{print, say};
 use crate::failure::Failure;
 use crate::profiles::job_file::Logs;
@@ -20,10 +19,14 @@ use crate::report::sheet::{Report, Run};
 /// Measures all stages and prints the results.
 pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Failure> {
     let all = || plan.stages.iter().flatten();
-    let prefixes = all().flat_map(|one| one.logs.prefixes()).map(Path::new);
-    prefixes
-        .chain(plan.file.as_deref())
-        .try_for_each(check_place)?;
+    plan.file.as_deref().map_or(Ok(()), check_place)?;
+    for (index, one) in all().enumerate() {
+        let paths = ["bw", "iops", "lat", "clat"].map(|what| log_path(&one.logs, what, index));
+        paths
+            .iter()
+            .flatten()
+            .try_for_each(|path| check_place(path))?;
+    }
     for one in all() {
         let checked = one.job.check_on(one.disk.device.geometry());
         checked.map_err(|error| Failure::usage(format!("{}: {error}", one.disk.uri)))?;
@@ -71,9 +74,8 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
     }
     let mut pairs = runs.iter().zip(&planned);
     let missed = pairs.find_map(|(run, one)| one.least.missed(&run.results));
-    let logs: Vec<&Logs> = all().map(|one| &one.logs).collect();
     // A file that cannot be written is reported at the end, so that no result is lost.
-    let logged = write_logs(&logs, &runs);
+    let logged = write_logs(&planned, &runs);
     let entries = entries(&runs, &planned);
     let mut report = sheet(runs);
     session.assess(&mut report);
@@ -83,7 +85,7 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
         warnings: report.warnings.clone(),
         ..Report::default()
     };
-    let shown = show(&session, &results, &disk_util, plan.file.as_deref());
+    let shown = show(plan, &results, &disk_util);
     let code = session.end_assessed(report, 0);
     let code = logged.and(shown).and(code)?;
     missed.map_or(Ok(code), |sentence| Err(Failure::io(sentence)))
@@ -91,23 +93,17 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
 
 /// Prints the results, or writes them to a file. A file that cannot be written leaves the results
 /// on stdout.
-fn show(
-    session: &Session,
-    results: &Report,
-    disk_util: &DiskUtil,
-    file: Option<&Path>,
-) -> Result<(), Failure> {
-    let text = match session.args.output {
-        Format::Text => {
-            let runs = results.runs.iter().map(report::text::run);
-            runs.collect::<String>() + &disk_util.text()
-        }
-        Format::Json => {
-            let document = report::json::runs(results, disk_util.json(), &report::context());
-            format!("{document:#}\n")
-        }
+fn show(plan: &Plan, results: &Report, disk_util: &DiskUtil) -> Result<(), Failure> {
+    let document = report::json::runs(results, disk_util.json(), &report::context());
+    let of_runs = || results.runs.iter().map(report::text::run);
+    let form = |form: &Form| match form {
+        Form::Text => of_runs().collect::<String>() + &disk_util.text(),
+        Form::Json => format!("{document:#}\n"),
+        Form::Terse => report::terse::text(&document),
+        Form::Normal => report::normal::text(&document) + &disk_util.text(),
     };
-    let Some(path) = file else {
+    let text: String = plan.forms.iter().map(form).collect();
+    let Some(path) = &plan.file else {
         return print(&text);
     };
     std::fs::write(path, &text).map_err(|error| {
@@ -118,29 +114,32 @@ fn show(
 
 /// Writes the readings over time. Logs have the job's number in their name, as in fio, unless they
 /// are shared.
-fn write_logs(logs: &[&Logs], runs: &[Run]) -> Result<(), Failure> {
-    let mut files: BTreeMap<String, String> = BTreeMap::new();
-    for (index, (run, logs)) in runs.iter().zip(logs).enumerate() {
-        let number = match logs.shared {
-            true => String::new(),
-            false => format!(".{}", index + 1),
-        };
-        for (what, text) in report::log::logs(&run.results) {
-            let name = match what {
-                "bw" => &logs.bw,
-                "iops" => &logs.iops,
-                _ => &logs.lat,
-            };
-            if let Some(name) = name {
-                *files
-                    .entry(format!("{name}_{what}{number}.log"))
-                    .or_default() += &text;
+fn write_logs(planned: &[&Planned], runs: &[Run]) -> Result<(), Failure> {
+    let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
+    for (index, (run, one)) in runs.iter().zip(planned).enumerate() {
+        for (what, text) in report::log::logs(&run.results, one.start.delay) {
+            if let Some(path) = log_path(&one.logs, what, index) {
+                *files.entry(path).or_default() += &text;
             }
         }
     }
-    files.iter().try_for_each(|(path, text)| {
-        std::fs::write(path, text).map_err(Failure::at(Path::new(path)))
-    })
+    files
+        .iter()
+        .try_for_each(|(path, text)| std::fs::write(path, text).map_err(Failure::at(path)))
+}
+
+/// Path of a log of the job with this index, if the job has such a log.
+fn log_path(logs: &Logs, what: &str, index: usize) -> Option<PathBuf> {
+    let name = match what {
+        "bw" => &logs.bw,
+        "iops" => &logs.iops,
+        _ => &logs.lat,
+    };
+    let number = match logs.shared {
+        true => String::new(),
+        false => format!(".{}", index + 1),
+    };
+    Some(format!("{}_{what}{number}.log", name.as_ref()?).into())
 }
 
 fn sheet(runs: Vec<Run>) -> Report {

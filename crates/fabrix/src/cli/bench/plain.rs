@@ -53,6 +53,7 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
             stages: vec![vec![Planned::new(disk, job, logs)]],
             count: args.count,
             log_every: args.log_every,
+            forms: vec![args.common.output.into()],
             file: None,
         },
     )

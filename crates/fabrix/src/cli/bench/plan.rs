@@ -6,8 +6,31 @@ use std::time::Duration;
 use fabrix_bench::{Job, Start};
 
 use super::session::Disk;
+use crate::args::Format;
 use crate::profiles::job_file::{Least, Logs};
 use crate::report::sheet::Written;
+
+/// A form of the results, in the order in which several are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Form {
+    /// fio's terse lines.
+    Terse,
+    /// JSON of fio's shape.
+    Json,
+    /// The text that fio prints.
+    Normal,
+    /// Our text.
+    Text,
+}
+
+impl From<Format> for Form {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text,
+            Format::Json => Self::Json,
+        }
+    }
+}
 
 /// The jobs of a command.
 pub(super) struct Plan {
@@ -17,6 +40,8 @@ pub(super) struct Plan {
     pub(super) count: u32,
     /// Interval of the readings over time, where no job names one.
     pub(super) log_every: Duration,
+    /// Forms of the results.
+    pub(super) forms: Vec<Form>,
     /// File for the results, instead of stdout.
     pub(super) file: Option<PathBuf>,
 }

@@ -1,5 +1,7 @@
 //! Output of a report: to the terminal and as files in a folder.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::args::Format;
@@ -20,21 +22,38 @@ pub(crate) fn publish(
     show(output, text, || format!("{:#}", json()))
 }
 
-/// Checks before a measurement that the folder of a file exists.
+/// Checks before a measurement that a file can be written. The file stays as it is.
 ///
-/// Errors: a sentence that names the folder.
+/// Errors: a sentence that names the file, or its folder.
 pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     match path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
     {
-        Some(folder) if !folder.is_dir() => Err(Failure::usage(format!(
-            "{}: there is no folder {}",
-            path.display(),
-            folder.display()
-        ))),
-        _ => Ok(()),
+        Some(folder) if !folder.is_dir() => {
+            return Err(Failure::usage(format!(
+                "{}: there is no folder {}",
+                path.display(),
+                folder.display()
+            )));
+        }
+        _ => {}
     }
+    let Ok(found) = path.metadata() else {
+        let made = OpenOptions::new().write(true).create_new(true).open(path);
+        return made
+            .and_then(|_| std::fs::remove_file(path))
+            .map_err(Failure::usage_at(path));
+    };
+    // A pipe without a reader would block.
+    if found.file_type().is_fifo() || found.file_type().is_block_device() {
+        return Err(Failure::usage(format!(
+            "{}: results are not written to pipes and block devices; name a regular file",
+            path.display()
+        )));
+    }
+    let opened = OpenOptions::new().write(true).open(path);
+    opened.map(drop).map_err(Failure::usage_at(path))
 }
 
 /// Creates the folder of a report before the measurement, so that a wrong folder does not waste it.

@@ -110,6 +110,7 @@ impl Session {
             label: format!("{} over {transport}", disk.label),
             uri: disk.uri.clone(),
             device: stage.device(),
+            files: Vec::new(),
             via: Some(Rc::new(stage)),
             around_cache: disk.around_cache,
         })
@@ -166,6 +167,7 @@ impl Session {
         }
         disks
             .iter()
+            .flat_map(Disk::parts)
             .filter(|disk| !disk.device.geometry().read_only)
             .try_for_each(|disk| guard::refuse_used(&disk.device, &disk.uri))
     }
@@ -385,6 +387,7 @@ fn open(opener: &Opener, uri: &str) -> Result<Disk, Failure> {
         label: shown.clone(),
         uri: shown,
         device: opener.open_for_load(uri, false)?,
+        files: Vec::new(),
         via: None,
         around_cache: "leave direct=off out",
     })

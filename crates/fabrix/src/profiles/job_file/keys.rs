@@ -1,5 +1,6 @@
 //! A section under construction, whose keys are set one by one. `resolve` makes the job of it.
 
+mod files;
 mod resolve;
 
 use std::collections::BTreeSet;
@@ -10,7 +11,10 @@ use fabrix_bench::job::{Share, parse_range, parse_split};
 use fabrix_bench::search::LatencyTarget;
 use fabrix_bench::verify::{Method, Verify};
 
+use fabrix_block::spec::without_secrets;
+
 use super::numbers::{percent, size, whole};
+use super::place::Service;
 use super::sections::Setting;
 use super::table::{Effect, find, unknown};
 use super::{Least, Logs, Place, usual};
@@ -72,6 +76,10 @@ pub(super) struct Builder {
     pub(super) begins_group: bool,
     pub(super) wait_for: Option<String>,
     pub(super) exit_all: bool,
+    /// `exit_what=all`.
+    pub(super) exits_run: bool,
+    /// `fill_device`.
+    pub(super) fills: bool,
     pub(super) start_delay: Duration,
     pub(super) time_based: bool,
     pub(super) loops: u32,
@@ -133,6 +141,8 @@ impl Builder {
             begins_group: false,
             wait_for: None,
             exit_all: false,
+            exits_run: false,
+            fills: false,
             start_delay: Duration::ZERO,
             time_based: false,
             loops: 1,
@@ -291,6 +301,37 @@ impl Builder {
             let all = share.is_some() || bytes == 0;
             (self.job.size, self.size_percent) = ((!all).then_some(bytes), share);
         }
+        Ok(())
+    }
+
+    /// Applies `filename`.
+    pub(super) fn add_file(&mut self, value: &str) {
+        if let [first, ..] = &self.place.filenames[..] {
+            self.note(format!(
+                "filename is given twice: as in fio, jobs work on {} and {}",
+                without_secrets(first),
+                without_secrets(value)
+            ));
+        }
+        self.place.filenames.push(value.to_owned());
+    }
+
+    /// Applies `file_service_type`: a law, and the requests in each file behind a colon.
+    pub(super) fn set_service(&mut self, value: &str) -> Result<(), String> {
+        let (law, number) = value.split_once(':').unzip();
+        self.place.service = match law.unwrap_or(value) {
+            "random" => Service::Random,
+            "roundrobin" => {
+                let number = number.map(|number| whole(number, 1, self.kilo));
+                Service::RoundRobin(number.transpose()?.unwrap_or(1))
+            }
+            "sequential" | "zipf" | "pareto" | "normal" | "gauss" => Service::Other,
+            _ => {
+                return Err(format!(
+                    "`{value}` is not known; write roundrobin, random or sequential"
+                ));
+            }
+        };
         Ok(())
     }
 

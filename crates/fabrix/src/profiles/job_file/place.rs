@@ -8,19 +8,68 @@ use fabrix_block::spec::Disk;
 /// The keys that name a job's disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Place {
-    pub(super) filename: Option<String>,
+    /// Values of `filename` as written.
+    pub(super) filenames: Vec<String>,
     pub(super) directory: Option<String>,
     /// `filename_format`.
     pub(super) format: Option<String>,
+    /// `nrfiles`: number of files that each job makes.
+    pub(super) nrfiles: u32,
+    /// `file_service_type`: how a job with several files chooses the next one.
+    pub(super) service: Service,
     /// Whether files are opened without the page cache.
     pub(crate) direct: bool,
     /// Whether files in the page cache have blocks of 1 byte, for requests that are no multiples of
     /// a sector.
     pub(super) single_bytes: bool,
-    /// Bytes of a file that is not there and has to be made.
-    pub(super) bytes: Option<u64>,
+    /// Lengths from which those of new files follow.
+    pub(super) lengths: Lengths,
     /// Name of the job.
     pub(super) section: String,
+}
+
+/// Order in which a job visits its files.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Service {
+    /// So many requests in each file.
+    RoundRobin(u32),
+    /// Any file for each request.
+    Random,
+    /// Laws that only a job with one file can have here.
+    Other,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self::RoundRobin(1)
+    }
+}
+
+/// Lengths in bytes that a job's keys name.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Lengths {
+    /// `filesize`: each file.
+    pub(super) file: Option<u64>,
+    /// `size`: the regions of all files.
+    pub(super) size: Option<u64>,
+    /// Start of the last job's region in each file.
+    pub(super) offset: u64,
+}
+
+impl Lengths {
+    /// Length of each new file of `files`.
+    fn of_each(&self, files: usize, unit: u64) -> Option<u64> {
+        let part = |size| share(size, files as u64, unit).saturating_add(self.offset);
+        self.file.max(self.size.map(part))
+    }
+}
+
+/// Bytes of each file when `bytes` are divided among `files`, in whole requests.
+pub(super) fn share(bytes: u64, files: u64, unit: u64) -> u64 {
+    match files {
+        0 | 1 => bytes,
+        _ => bytes / files / unit.max(1) * unit,
+    }
 }
 
 /// A disk to be opened.
@@ -34,24 +83,34 @@ pub(crate) struct Target {
 }
 
 impl Place {
-    /// The disks of a job, one for all of its `numjobs` jobs or one for each. `named` is a disk
-    /// that replaces them.
+    /// The disks of a job, one list for all of its `numjobs` jobs or one for each. A list has
+    /// several disks if each job works on several files. `named` is a disk that replaces them.
+    /// `unit` is the length of a request.
     ///
     /// Errors: a sentence that says how to name a disk.
-    pub(crate) fn targets(&self, named: Option<&str>, numjobs: u32) -> Result<Vec<Target>, String> {
+    pub(crate) fn targets(
+        &self,
+        named: Option<&str>,
+        numjobs: u32,
+        unit: u64,
+    ) -> Result<Vec<Vec<Target>>, String> {
         if let Some(text) = named {
-            return self.target(text).map(|target| vec![target]);
+            let bytes = self.lengths.of_each(1, unit);
+            return self.target(text, bytes).map(|target| vec![vec![target]]);
         }
-        let directory = self.directory.as_deref().unwrap_or_default();
-        if let Some(text) = &self.filename {
-            let text = match text.contains(':') {
-                true => text.clone(),
+        let directories = names(self.directory.as_deref().unwrap_or_default());
+        let files = self.files();
+        let bytes = self.lengths.of_each(files, unit);
+        if !self.filenames.is_empty() {
+            let names = self.filenames.iter().flat_map(|text| names(text));
+            let all = names.map(|name| match is_uri(&name) {
+                true => self.target(&name, bytes),
                 // As in fio, an absolute path remains what it is.
-                false => Path::new(directory).join(text).display().to_string(),
-            };
-            return self.target(&text).map(|target| vec![target]);
+                false => self.target(&in_folder(&directories[0], &name), bytes),
+            });
+            return all.collect::<Result<_, _>>().map(|all| vec![all]);
         }
-        if self.bytes.is_none() {
+        if bytes.is_none() {
             return Err(format!(
                 "job `{}` names no disk: write filename=DISK, or size= for a file of its own",
                 self.section
@@ -61,37 +120,42 @@ impl Place {
             .format
             .as_deref()
             .unwrap_or("$jobname.$jobnum.$filenum");
-        let path = |number: u32| {
+        let path = |job: usize, file: usize| {
             let name = format
                 .replace("$jobname", &self.section)
-                .replace("$jobnum", &number.to_string())
-                .replace("$filenum", "0");
-            Path::new(directory).join(name).display().to_string()
+                .replace("$jobnum", &job.to_string())
+                .replace("$filenum", &file.to_string());
+            in_folder(&directories[job % directories.len()], &name)
         };
-        Ok((0..numjobs)
-            .map(|number| self.resolved("", file(path(number))))
-            .collect())
+        let of_job = |job: usize| {
+            let paths = (0..files).map(|number| path(job, number));
+            paths
+                .map(|path| self.resolved("", file(path), bytes))
+                .collect()
+        };
+        Ok((0..numjobs as usize).map(of_job).collect())
     }
 
-    /// The disk with this text.
-    fn target(&self, text: &str) -> Result<Target, String> {
+    /// Number of files of each job.
+    pub(super) fn files(&self) -> usize {
+        match self.filenames.is_empty() {
+            true => self.nrfiles.max(1) as usize,
+            false => self.filenames.iter().map(|text| names(text).len()).sum(),
+        }
+    }
+
+    /// The disk with this text. A new file has `bytes` bytes.
+    fn target(&self, text: &str, bytes: Option<u64>) -> Result<Target, String> {
         match Spec::parse(text) {
-            Ok(spec) => match &spec.disk {
-                Disk::File { path, .. } if path.contains(":/") && !Path::new(path).exists() => {
-                    Err(format!(
-                        "{text}: a job works on one disk; name a stripe, raid0:(A,B), or one section for each file"
-                    ))
-                }
-                _ => Ok(self.resolved(text, spec)),
-            },
+            Ok(spec) => Ok(self.resolved(text, spec, bytes)),
             // A bare name is a file to be made.
-            Err(_) if !text.contains(':') => Ok(self.resolved(text, file(text.to_owned()))),
+            Err(_) if !is_uri(text) => Ok(self.resolved(text, file(text.to_owned()), bytes)),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// Completes the text of a file: how to open it, and its length if it is not there.
-    fn resolved(&self, text: &str, mut spec: Spec) -> Target {
+    fn resolved(&self, text: &str, mut spec: Spec, bytes: Option<u64>) -> Target {
         let Disk::File {
             path,
             create_bytes,
@@ -109,7 +173,7 @@ impl Place {
             spec.common.block_bytes = Some(1);
         }
         let is_gone = !Path::new(path).exists();
-        let made = create_bytes.or(self.bytes).filter(|_| is_gone);
+        let made = create_bytes.or(bytes).filter(|_| is_gone);
         let mut key = spec.clone();
         if let (Some(bytes), Disk::File { create_bytes, .. }) = (made, &mut spec.disk) {
             *create_bytes = Some(bytes);
@@ -123,6 +187,37 @@ impl Place {
             made,
         }
     }
+}
+
+/// The names in a value of `filename` or `directory`: fio separates them by colons, and `\:` is a
+/// colon in a name. A URI is one name, and so is the path of a file that exists.
+fn names(text: &str) -> Vec<String> {
+    let whole = text.replace("\\:", ":");
+    if is_uri(&whole) || Path::new(&whole).exists() {
+        return vec![whole];
+    }
+    let mut names: Vec<String> = vec![String::new()];
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let name = names.last_mut().expect("there is one from the start");
+        match letter {
+            '\\' if letters.next_if_eq(&':').is_some() => name.push(':'),
+            ':' => names.push(String::new()),
+            letter => name.push(letter),
+        }
+    }
+    names
+}
+
+/// Whether a name is a disk's URI.
+fn is_uri(name: &str) -> bool {
+    let kind = name.split_once(':').map(|(kind, _)| kind);
+    kind.is_some_and(|kind| ["ram", "null", "file", "raid0"].contains(&kind))
+        || name.contains("://")
+}
+
+fn in_folder(folder: &str, name: &str) -> String {
+    Path::new(folder).join(name).display().to_string()
 }
 
 fn file(path: String) -> Spec {
@@ -139,10 +234,23 @@ mod tests {
 
     fn place() -> Place {
         Place {
-            bytes: Some(8192),
+            lengths: Lengths {
+                size: Some(8192),
+                ..Lengths::default()
+            },
             section: "a".into(),
             ..Place::default()
         }
+    }
+
+    /// The URIs of a job's disks: those of one job in a line.
+    fn uris(place: &Place, numjobs: u32) -> Vec<String> {
+        let all = place.targets(None, numjobs, 4096).expect("it has a place");
+        let line = |targets: &Vec<Target>| {
+            let uris: Vec<&str> = targets.iter().map(|one| one.uri.as_str()).collect();
+            uris.join(" ")
+        };
+        all.iter().map(line).collect()
     }
 
     #[test]
@@ -152,54 +260,76 @@ mod tests {
             direct: true,
             ..place()
         };
-        let targets = place.targets(None, 2).expect("a folder is named");
-        let uris: Vec<&str> = targets.iter().map(|one| one.uri.as_str()).collect();
-        assert_eq!(
-            uris,
-            [
-                "/nowhere/x\\,y/a.0.0,size=8k",
-                "/nowhere/x\\,y/a.1.0,size=8k"
-            ]
-        );
+        let own = [
+            "/nowhere/x\\,y/a.0.0,size=8k",
+            "/nowhere/x\\,y/a.1.0,size=8k",
+        ];
+        assert_eq!(uris(&place, 2), own);
         for (filename, uri) in [
             ("new", "/nowhere/x\\,y/new,size=8k"),
             ("/nowhere/z", "/nowhere/z,size=8k"),
         ] {
             let place = Place {
-                filename: Some(filename.into()),
+                filenames: vec![filename.into()],
                 ..place.clone()
             };
-            assert_eq!(place.targets(None, 1).expect("a file")[0].uri, uri);
+            assert_eq!(uris(&place, 1), [uri]);
         }
-        let named = place.targets(Some("ram:8M"), 2).expect("a disk is named");
-        assert_eq!((named[0].uri.as_str(), named[0].made), ("ram:8M", None));
+        let named = place.targets(Some("ram:8M"), 2, 4096);
+        let named = named.expect("a disk is named");
+        assert_eq!(
+            (named[0][0].uri.as_str(), named[0][0].made),
+            ("ram:8M", None)
+        );
+    }
+
+    #[test]
+    fn a_job_has_the_files_that_its_keys_name() {
+        let direct = Place {
+            direct: true,
+            ..place()
+        };
+        let several = Place {
+            nrfiles: 2,
+            directory: Some("/no/a:/no/b".into()),
+            ..direct.clone()
+        };
+        let own = [
+            "/no/a/a.0.0,size=4k /no/a/a.0.1,size=4k",
+            "/no/b/a.1.0,size=4k /no/b/a.1.1,size=4k",
+        ];
+        assert_eq!(uris(&several, 2), own, "fio's folders take turns");
+        for (filename, files) in [
+            ("/no/a:/no/b\\:c", "/no/a,size=4k /no/b:c,size=4k"),
+            ("x:y", "/no/a/x,size=4k /no/a/y,size=4k"),
+            ("ram:8M", "ram:8M"),
+            ("nvme+tcp\\://h\\:4420/n", "nvme+tcp://h:4420/n"),
+        ] {
+            let place = Place {
+                filenames: vec![filename.into()],
+                ..several.clone()
+            };
+            assert_eq!(uris(&place, 2), [files]);
+        }
     }
 
     #[test]
     fn a_file_is_buffered_as_in_fio_and_made_with_its_size() {
         let place = Place {
-            filename: Some("/nowhere/new".into()),
+            filenames: vec!["/nowhere/new".into()],
             ..place()
         };
-        let target = &place.targets(None, 4).expect("a file is named")[0];
+        let target = &place.targets(None, 4, 4096).expect("a file is named")[0][0];
         assert_eq!(target.uri, "/nowhere/new,size=8k,direct=off");
         assert_eq!(target.made, Some(8192));
     }
 
     #[test]
-    fn a_job_without_a_disk_or_with_several_says_what_to_name() {
-        let nothing = Place::default().targets(None, 1).expect_err("no disk");
+    fn a_job_without_a_disk_says_what_to_name() {
+        let nothing = Place::default()
+            .targets(None, 1, 4096)
+            .expect_err("no disk");
         assert!(nothing.contains("filename=DISK"), "{nothing}");
-        let own = place().targets(None, 1).expect("it has a size");
-        assert_eq!(own[0].uri, "file:a.0.0,size=8k,direct=off");
-        let two = Place {
-            filename: Some("/dev/a:/dev/b".into()),
-            ..place()
-        };
-        assert!(
-            two.targets(None, 1)
-                .expect_err("two")
-                .contains("raid0:(A,B)")
-        );
+        assert_eq!(uris(&place(), 1), ["file:a.0.0,size=8k,direct=off"]);
     }
 }

@@ -40,6 +40,11 @@ impl Section {
 }
 
 impl Setting {
+    /// Whether the setting is one of this key.
+    pub(super) fn is(&self, key: &str) -> bool {
+        find(&self.key).is_some_and(|known| known.name() == key)
+    }
+
     /// A sentence about this setting.
     pub(super) fn said(&self, sentence: &str) -> String {
         said(&self.place, sentence)

@@ -128,13 +128,11 @@ pub(crate) fn text() -> String {
 }
 
 /// Keys without a value. fio takes a value only behind `=`.
-const FLAGS: [&str; 15] = [
-    "append_terse",
+const FLAGS: [&str; 13] = [
     "bs_unaligned",
     "exitall",
     "exitall_on_error",
     "group_reporting",
-    "minimal",
     "new_group",
     "norandommap",
     "refill_buffers",

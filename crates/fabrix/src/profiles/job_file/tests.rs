@@ -26,7 +26,7 @@ fn read(text: &str) -> Result<Vec<Vec<Listed>>, String> {
 #[track_caller]
 fn job(text: &str) -> Job {
     let stages = read(text).expect(text);
-    stages[0][0].clone().for_disk(1 << 20).expect(text)
+    stages[0][0].clone().for_disk(1 << 20, 1).expect(text)
 }
 
 #[track_caller]
@@ -45,7 +45,7 @@ fn a_published_file_becomes_its_stages() {
     .expect("it is the seed's file");
     assert_eq!(stages.len(), 2);
     let first = &stages[0][0];
-    assert_eq!(first.place.filename.as_deref(), Some("ram:64M"));
+    assert_eq!(first.place.filenames, ["ram:64M"]);
     assert_eq!(
         (first.job.numjobs, first.job.iodepth, first.job.runtime),
         (8, 4, Duration::from_secs(60))
@@ -89,7 +89,7 @@ fn without_time_a_job_ends_with_its_region() {
 fn the_amount_of_io_is_not_the_size_of_its_region() {
     let stages = read("[a]\nsize=1m\nio_size=10k\nbs=4k\n[b]\nio_size=8k\ntime_based\nruntime=1\n");
     let stages = stages.expect("two jobs");
-    let on = |at: usize| stages[0][at].clone().for_disk(1 << 20).expect("it fits");
+    let on = |at: usize| stages[0][at].clone().for_disk(1 << 20, 1).expect("it fits");
     let (a, b) = (on(0), on(1));
     assert_eq!(
         (a.size, a.io_bytes, a.loops),
@@ -155,7 +155,7 @@ fn no_key_that_changes_what_is_measured_is_taken_in_silence() {
         "dedupe_mode",
         "sync_file_range",
         "iodepth_low",
-        "nrfiles",
+        "opendir",
         "read_iolog",
         "trim_percentage",
         "verify_state_load",
@@ -396,4 +396,42 @@ fn a_key_that_is_not_supported_is_named_with_its_line() {
     refused("", &["no job"]);
     refused("[a]\nfilename=${NOWHERE}\n", &["line 2", "NOWHERE"]);
     refused("[a]\nfilename=${DISK\n", &["line 2", "without its }"]);
+}
+
+#[test]
+fn files_of_a_job_are_a_stripe_or_are_refused() {
+    let one = |text: &str| read(text).expect(text)[0][0].clone();
+    let listed = one("[a]\nfilename=x:y\noffset=8k\nsize=36k\nbs=4k\n");
+    assert_eq!(listed.chunk_bytes, Some(4096));
+    let job = listed.for_disk(1 << 20, 2).expect("it fits");
+    assert_eq!(
+        (job.offset, job.size),
+        (16384, Some(32768)),
+        "of both files"
+    );
+    let turns = one("[a]\nfilename=x:y\nbs=4k\nfile_service_type=roundrobin:4\n");
+    assert_eq!(turns.chunk_bytes, Some(16384));
+    let named = one("[a]\nfilename=x\nnrfiles=4\nfile_service_type=sequential\n");
+    assert_eq!(named.chunk_bytes, None, "one file is named");
+    let both = one("[global]\nfilename=x\n[a]\nfilename=y\n");
+    assert_eq!(both.place.filenames, ["x", "y"], "as in fio");
+    for (keys, part) in [
+        ("bs=6k", "power of two"),
+        ("bs=4k,8k\nrw=rw", "one length"),
+        ("offset=2k", "multiples of a request"),
+        (
+            "file_service_type=sequential",
+            "file_service_type=roundrobin",
+        ),
+        ("file_service_type=random", "file_service_type=roundrobin"),
+        ("rw=read:8k", "a number behind rw="),
+        (
+            "rw=randread\nrandom_distribution=zipf:1.2",
+            "random_distribution",
+        ),
+    ] {
+        let text = format!("[a]\nfilename=x:y\nsize=1m\n{keys}\n");
+        refused(&text, &["with 2 files", part, "one section for each file"]);
+    }
+    refused("[a]\nnrfiles=65\nsize=1m\n", &["64 files"]);
 }

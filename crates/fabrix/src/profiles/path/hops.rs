@@ -94,6 +94,7 @@ fn measure(session: &mut Session, way: &Way, job: &Job) -> Result<([f64; 6], Run
         label: way.label.clone(),
         uri: way.address.to_string(),
         device: remote.clone(),
+        files: Vec::new(),
         via: way.via.clone(),
         around_cache: "",
     };

@@ -14,12 +14,13 @@ use clap::{Arg, Args, Command};
 use super::CommonArgs;
 use crate::args::path::{EngineArgs, RemoteArgs};
 use crate::args::values::{DISKS_HELP, Format, parse_time};
+use crate::cli::bench::plan::Form;
 use crate::profiles::job_file::sections::is_job_file;
 use crate::profiles::job_file::table::find;
 
 /// Arguments of `bench fio`.
 #[derive(Args)]
-#[command(after_help = DISKS_HELP)]
+#[command(after_help = DISKS_HELP, args_override_self = true)]
 pub(crate) struct FioArgs {
     /// Job files, a disk for all jobs as a URI, and options of fio: --name=x --filename=URI
     /// --rw=randread ...
@@ -62,9 +63,19 @@ pub(crate) struct FioArgs {
     /// Write the results to this file; `text` and `json` choose the format instead
     #[arg(short, long, value_name = "FILE|text|json")]
     pub(crate) output: Vec<String>,
-    /// How to print the results: normal, json or json+
-    #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
-    pub(crate) output_format: Option<Format>,
+    /// How to print the results: text (ours), normal (fio's), json, json+ or terse; several with
+    /// commas
+    #[arg(long, value_parser = parse_forms, value_name = "FORMAT")]
+    pub(crate) output_format: Option<Forms>,
+    /// Print fio's terse lines only
+    #[arg(long)]
+    pub(crate) minimal: bool,
+    /// Print fio's terse lines after the results
+    #[arg(long)]
+    pub(crate) append_terse: bool,
+    /// Version of fio's terse lines
+    #[arg(long, default_value_t = 3, value_parser = parse_terse_version, value_name = "3")]
+    pub(crate) terse_version: u8,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]
@@ -74,14 +85,34 @@ pub(crate) struct FioArgs {
 impl FioArgs {
     /// The arguments that all measurements have.
     pub(crate) fn common(&self) -> CommonArgs {
-        let asked = self.output.iter().rev().find_map(|name| format_of(name));
+        let output = match self.forms()[..] {
+            [Form::Json] => Format::Json,
+            _ => Format::Text,
+        };
         CommonArgs {
             allow_write: self.allow_write,
             report: self.report.clone(),
             engine: self.engine.clone(),
             remote: self.remote.clone(),
-            output: self.output_format.or(asked).unwrap_or(Format::Text),
+            output,
         }
+    }
+
+    /// The forms of the results, in the order of printing.
+    pub(crate) fn forms(&self) -> Vec<Form> {
+        let asked = self.output.iter().rev().find_map(|name| format_of(name));
+        let usual = asked.map_or(Form::Text, Form::from);
+        let mut forms = match &self.output_format {
+            _ if self.minimal => vec![Form::Terse],
+            Some(forms) => forms.0.clone(),
+            None => vec![usual],
+        };
+        if self.append_terse {
+            forms.push(Form::Terse);
+        }
+        forms.sort();
+        forms.dedup();
+        forms
     }
 
     /// The file for the results.
@@ -100,15 +131,32 @@ fn format_of(name: &str) -> Option<Format> {
     }
 }
 
-/// Parses fio's name of an output format.
-fn parse_format(text: &str) -> Result<Format, String> {
-    match text {
-        "normal" | "text" => Ok(Format::Text),
-        "json" | "json+" => Ok(Format::Json),
-        "terse" => Err("terse is not supported; write json".into()),
+/// Forms of the results.
+#[derive(Clone, Debug)]
+pub(crate) struct Forms(Vec<Form>);
+
+/// Parses fio's names of output formats.
+fn parse_forms(text: &str) -> Result<Forms, String> {
+    let form = |name: &str| match name.trim() {
+        "text" => Ok(Form::Text),
+        "normal" => Ok(Form::Normal),
+        "json" | "json+" => Ok(Form::Json),
+        "terse" => Ok(Form::Terse),
         other => Err(format!(
-            "`{other}` is not known; write normal, json or json+"
+            "`{other}` is not known; write text, normal, json, json+ or terse"
         )),
+    };
+    text.split(',')
+        .map(form)
+        .collect::<Result<_, _>>()
+        .map(Forms)
+}
+
+/// Parses the version of terse lines.
+fn parse_terse_version(text: &str) -> Result<u8, String> {
+    match text {
+        "3" => Ok(3),
+        other => Err(format!("version {other} is not written here; write 3")),
     }
 }
 
@@ -227,7 +275,17 @@ fn is_job_file_at(word: &OsStr) -> bool {
 }
 
 /// Options of fio's program that `bench fio` has and `bench` has not.
-const FIOS: [&str; 5] = ["section", "showcmd", "parse-only", "cmdhelp", "readonly"];
+const FIOS: [&str; 9] = [
+    "section",
+    "showcmd",
+    "parse-only",
+    "cmdhelp",
+    "readonly",
+    "minimal",
+    "append-terse",
+    "terse-version",
+    "terse_version",
+];
 
 /// Bytes of a file that are looked at. Comments before the first section are shorter.
 const LOOK_BYTES: u64 = 64 << 10;

@@ -7,14 +7,25 @@ use fabrix_bench::verify::{Checksum, Method};
 use fabrix_bench::{Flushes, RUNTIME_MAX, Rw};
 
 use super::{Amount, Builder, Notes};
+use crate::profiles::job_file::place::Lengths;
 use crate::profiles::job_file::{Listed, Written, random_seed};
+
+/// A name whose control characters are written as escapes: they would act on the terminal.
+fn printable(name: &str) -> String {
+    let shown = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    name.chars().map(shown).collect()
+}
 
 impl Builder {
     /// The job of the section, and the sentences about it.
     ///
     /// Errors: a sentence when the keys contradict each other.
     pub(in super::super) fn build(mut self, section: &str) -> Result<(Listed, Notes), String> {
-        let name = self.name.take().unwrap_or_else(|| section.to_owned());
+        let raw = self.name.take().unwrap_or_else(|| section.to_owned());
+        let name = printable(&raw);
         self.limit();
         let built = self.resolve_rate().and_then(|()| self.resolve_flushes());
         built.map_err(|sentence| format!("job `{name}`: {sentence}"))?;
@@ -29,6 +40,10 @@ impl Builder {
         self.job.latency_target = (!self.latency.target.is_zero()).then_some(self.latency);
         self.resolve_align();
         self.resolve_sizes();
+        if self.fills {
+            (self.job.size, self.size_percent) = (None, None);
+            self.note("fill_device: jobs use the whole disk; a file does not grow".into());
+        }
         if self.logs.prefixes().next().is_some() && self.logs.every.is_none() {
             let sentence = "logs have a reading for every 500 ms; log_avg_msec= says how often";
             self.note(sentence.into());
@@ -44,7 +59,10 @@ impl Builder {
             None => random_seed(),
         };
         self.job.name.clone_from(&name);
-        self.place.section.clone_from(&name);
+        self.place.section.clone_from(&raw);
+        let chunk_bytes = self
+            .chunk_bytes()
+            .map_err(|sentence| format!("job `{name}`: {sentence}"))?;
         let listed = Listed {
             place: self.place,
             job: self.job,
@@ -54,7 +72,7 @@ impl Builder {
             increment: self.increment,
             file_bytes: self.file_bytes,
             io_size: self.io_size,
-            logs: self.logs.named(&name),
+            logs: self.logs.named(&raw),
             start_delay: self.start_delay,
             least: self.least,
             cpus: self.cpus,
@@ -65,6 +83,8 @@ impl Builder {
             wait_for: self.wait_for,
             waits_in_stage: None,
             exit_all: self.exit_all,
+            exits_run: self.exits_run,
+            chunk_bytes,
         };
         Ok((listed, self.notes))
     }
@@ -127,16 +147,35 @@ impl Builder {
     fn resolve_sizes(&mut self) {
         let job = &mut self.job;
         if let Some(file) = self.file_bytes {
-            job.size = Some(job.size.map_or(file, |size| size.min(file)));
+            let all = file.saturating_mul(self.place.files() as u64);
+            job.size = Some(job.size.map_or(all, |size| size.min(all)));
         }
-        let end = job.size.map(|size| {
-            let moved = self
-                .increment
-                .of(0)
-                .saturating_mul(u64::from(job.numjobs) - 1);
-            size.saturating_add(job.offset).saturating_add(moved)
-        });
-        self.place.bytes = self.file_bytes.max(end);
+        self.limit_random();
+        let job = &self.job;
+        let moved = self
+            .increment
+            .of(0)
+            .saturating_mul(u64::from(job.numjobs) - 1);
+        self.place.lengths = Lengths {
+            file: self.file_bytes,
+            size: job.size,
+            offset: job.offset.saturating_add(moved),
+        };
+    }
+
+    /// As in fio, random requests of a job with `filesize` use the whole file, and `size` is their
+    /// amount.
+    fn limit_random(&mut self) {
+        let job = &mut self.job;
+        let file = self.file_bytes.filter(|_| job.rw.is_random());
+        let all = file.map(|file| file.saturating_mul(self.place.files() as u64));
+        if let (Some(all), Some(size)) = (all, job.size)
+            && size < all
+        {
+            job.size = Some(all);
+            let amount = self.io_size.map_or(size, |amount| amount.of(size));
+            self.io_size = (!self.time_based).then_some(Amount::Bytes(amount));
+        }
     }
 
     /// Resolves the offered load from `rate` and `rate_iops`. As in fio, each direction of a mix

@@ -8,6 +8,7 @@ use crate::args::values::parse_percentiles;
 use crate::profiles::job_file::keys::Amount;
 use crate::profiles::job_file::numbers::{percent, size, switch, time, whole, word};
 use crate::profiles::job_file::{engines, processors};
+use crate::report::sheet::Unified;
 
 pub(super) const KEYS: &[Key] = &[
     Key::honoured(
@@ -21,10 +22,12 @@ pub(super) const KEYS: &[Key] = &[
     Key::honoured(
         &["filename"],
         |section, value| {
-            section.place.filename = Some(value.replace("\\:", ":"));
+            section.add_file(value);
             Ok(())
         },
-        "the disk as a URI or a path; a file that is not there is made, with `size` or `filesize`",
+        "the disk as a URI or a path; a file that is not there is made, with `size` or `filesize`; `A:B` are several files \
+         or devices, of which each request takes the next; given \
+         twice, also in `[global]`, it adds files, as in fio",
     ),
     Key::honoured(
         &["directory"],
@@ -32,7 +35,8 @@ pub(super) const KEYS: &[Key] = &[
             section.place.directory = Some(value.to_owned());
             Ok(())
         },
-        "`filename` lies there, and without it each job has a file of its own there",
+        "`filename` lies there, and without it each job has files of its own there; the jobs of `numjobs` take turns with \
+         the folders of a list `A:B`",
     ),
     Key::honoured(
         &["filename_format"],
@@ -41,6 +45,20 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
         "`$jobname`, `$jobnum` and `$filenum` are known",
+    ),
+    Key::honoured(
+        &["nrfiles", "nr_files"],
+        |section, value| {
+            section.place.nrfiles = whole(value, 1, section.kilo)?;
+            Ok(())
+        },
+        "files of each job that names none with `filename`: up to 64, `size` is that of all together",
+    ),
+    Key::honoured(
+        &["file_service_type"],
+        |section, value| section.set_service(value),
+        "`roundrobin`, `roundrobin:N` for sequential jobs, `random` for random ones; random addresses choose their file \
+         by chance in both; `sequential` and the other laws only for a job with one file",
     ),
     Key::honoured(
         &["filesize"],
@@ -244,6 +262,29 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
         "the first job that ends also ends those beside it, but not later stages",
+    ),
+    Key::honoured(
+        &["exit_what"],
+        |section, value| {
+            let words = [("group", false), ("stonewall", false), ("all", true)];
+            section.exits_run = word(value, &words)?;
+            Ok(())
+        },
+        "`group` (the default) and `stonewall`: `exitall` ends the jobs that run beside it; `all`: later stages do not \
+         run either",
+    ),
+    Key::honoured(
+        &["fill_device", "fill_fs"],
+        |section, value| {
+            section.fills = switch(value)?;
+            Ok(())
+        },
+        "the whole disk is written, whatever `size` says; a file keeps its length",
+    ),
+    Key::honoured(
+        &["unified_rw_reporting"],
+        |_, value| Unified::parse(value).map(drop),
+        "`mixed`: all directions in one entry `mixed`; `both`: that one too",
     ),
     Key::honoured(
         &["rwmixread"],

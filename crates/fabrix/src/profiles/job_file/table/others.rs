@@ -106,7 +106,6 @@ pub(super) const KEYS: &[Key] = &[
             "create_fsync",
             "create_on_open",
             "openfiles",
-            "file_service_type",
             "lockfile",
         ],
         "files are made and opened before the measurement",
@@ -147,11 +146,6 @@ pub(super) const KEYS: &[Key] = &[
     Key::ignored(
         &["warnings_fatal", "idle_prof", "bandwidth_log"],
         "options of fio's program",
-    ),
-    Key::refused(
-        &["nrfiles", "nr_files"],
-        &["1"],
-        "a job works on one disk; name a disk, a stripe (raid0:) or one section for each file",
     ),
     Key::refused(
         &[
@@ -204,19 +198,8 @@ pub(super) const KEYS: &[Key] = &[
         &["0"],
         "write rate_iops= in each section",
     ),
-    Key::refused(
-        &["unified_rw_reporting"],
-        &["none", "0"],
-        "reads and writes are reported apart",
-    ),
-    Key::refused(
-        &["exit_what"],
-        &["group"],
-        "exitall ends the jobs of its stage",
-    ),
-    Key::refused(
+    Key::ignored(
         &["numa_mem_policy"],
-        &["default", "local"],
         "buffers are taken from the node of the job's processor",
     ),
     Key::refused(
@@ -235,16 +218,12 @@ pub(super) const KEYS: &[Key] = &[
         "write rw=trimwrite, or a section with rw=trim",
     ),
     Key::refused(
-        &["fill_device", "fill_fs"],
-        &["0"],
-        "leave size= out to write the whole disk",
-    ),
-    Key::refused(
         &["file_append", "pre_read", "create_only"],
         &["0"],
         "a disk has a fixed size",
     ),
-    Key::refused(&["opendir", "unique_filename"], &[], "name one disk"),
+    Key::refused(&["opendir"], &[], "name the files in filename=A:B"),
+    Key::ignored(&["unique_filename"], "only clients of a fio server need it"),
     Key::refused(
         &["log_offset", "log_prio"],
         &["0"],
@@ -349,11 +328,6 @@ pub(super) const KEYS: &[Key] = &[
         &[],
         "name a remote disk by its URI; `fabrix serve` is its server",
     ),
-    Key::refused(
-        &["minimal", "terse_version", "append_terse"],
-        &[],
-        "write --output-format=json",
-    ),
     Key::ignored(
         &[
             "verifysort",
@@ -395,10 +369,9 @@ pub(super) const KEYS: &[Key] = &[
         &["0"],
         "random_distribution= has the laws that are known here",
     ),
-    Key::refused(
+    Key::ignored(
         &["verify_header_seed", "verify_write_sequence"],
-        &["1"],
-        "a checked block has its place and its turn",
+        "jobs that write each other's blocks are refused, so that only lost writes are out of turn",
     ),
     Key::refused(
         &["verify_policy", "verify_pattern_interval"],

@@ -67,7 +67,13 @@ impl Point {
 
     /// Requests per second in all directions.
     pub fn iops(&self) -> f64 {
-        real(self.sum().ios.into()) / self.span.as_secs_f64().max(1e-9)
+        self.iops_of(&[0, 1, 2])
+    }
+
+    /// Requests per second in these directions, which are indexes of `sides`.
+    pub fn iops_of(&self, directions: &[usize]) -> f64 {
+        let ios: u64 = directions.iter().map(|side| self.sides[*side].ios).sum();
+        real(ios.into()) / self.span.as_secs_f64().max(1e-9)
     }
 
     /// Bytes per second in all directions.

@@ -157,7 +157,8 @@ impl Span {
     }
 }
 
-/// Round values in a range: 1, 2 and 5 of each decade if there are few, otherwise powers of ten.
+/// Round values in a range: 1, 2 and 5 of each decade if there are few, otherwise powers of ten. A
+/// range without two of them has its ends.
 fn rounds(from: f64, to: f64) -> Vec<f64> {
     let times: &[f64] = if to / from < 3000.0 {
         &[1.0, 2.0, 5.0]
@@ -166,10 +167,14 @@ fn rounds(from: f64, to: f64) -> Vec<f64> {
     };
     let first = (from.log10() - 1.0).floor();
     let decades = (0..=24).map(|decade| 10_f64.powf(first + f64::from(decade)));
-    decades
+    let ticks: Vec<f64> = decades
         .flat_map(|decade| times.iter().map(move |times| times * decade))
         .filter(|value| (from * 0.999..=to * 1.001).contains(value))
-        .collect()
+        .collect();
+    match ticks.len() {
+        0 | 1 => vec![from, to],
+        _ => ticks,
+    }
 }
 
 fn rules(svg: &mut String, across: &Axis, up: &Axis, (x, y): (&Span, &Span)) {
@@ -264,7 +269,7 @@ fn down(part: f64) -> f64 {
 }
 
 fn tick_text(value: f64, time: bool) -> String {
-    if time {
+    if time && value > 0.0 {
         return number::round_time(value * 1e3);
     }
     match value {
@@ -344,6 +349,7 @@ mod tests {
     #[test]
     fn latencies_have_round_ticks() {
         assert_eq!(rounds(64.0, 640.0), [100.0, 200.0, 500.0]);
+        assert_eq!(rounds(2.6, 4.2), [2.6, 4.2]);
         assert_eq!(rounds(3.0, 40_000.0).len(), 4);
         assert!(rounds(f64::MIN_POSITIVE, f64::MAX).len() <= 25);
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use fabrix_bench::Counted;
 
+use super::number::bytes;
 use crate::machine::read;
 
 /// Names and values in display order.
@@ -26,7 +27,8 @@ pub(super) fn facts() -> Vec<(String, String)> {
         "governor",
         read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     );
-    fact("memory", line_after("/proc/meminfo", "MemTotal"));
+    let memory = line_after("/proc/meminfo", "MemTotal");
+    fact("memory", memory.map(|text| bytes(kibibytes(&text) as f64)));
     fact("kernel", read("/proc/sys/kernel/osrelease"));
     fact("mitigations", mitigations());
     fact("network", network());

@@ -110,8 +110,12 @@ fn row(columns: &[Column], cells: &[Cell]) -> String {
         if index == 0 {
             return format!("<th scope=\"row\"><span>{text}</span></th>");
         }
-        let class = class(column, matches!(cell, Cell::Text(_)));
-        format!("<td{class}>{text}</td>")
+        let words = matches!(cell, Cell::Text(_));
+        let class = class(column, words);
+        match words {
+            true => format!("<td{class}><span>{text}</span></td>"),
+            false => format!("<td{class}>{text}</td>"),
+        }
     };
     let cells: Vec<String> = columns.iter().zip(cells).enumerate().map(cell).collect();
     format!("<tr>{}</tr>\n", cells.concat())

@@ -101,7 +101,7 @@ pub(super) fn counts(value: f64) -> String {
 
 /// A number of percent as the text of a tick: `25%`.
 pub(super) fn percents(value: f64) -> String {
-    format!("{}%", counts(value))
+    format!("{} %", counts(value))
 }
 
 /// Microseconds as the text of a tick: `1.5 ms`.

@@ -1,11 +1,16 @@
 //! Tables and figures for all profiles: overview, latency distribution, and rates over time.
 
+use fabrix_bench::results::{Side, Verified};
+
 use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
 
 /// The standard report of runs: overview, latency distribution, and rates over time.
 pub(crate) fn sheet(runs: Vec<Run>) -> Report {
     Report {
-        tables: vec![overview(&runs)],
+        tables: [Some(overview(&runs)), directions(&runs), outcomes(&runs)]
+            .into_iter()
+            .flatten()
+            .collect(),
         figures: vec![tails(&runs), course(&runs)],
         runs,
         ..Report::default()
@@ -71,6 +76,94 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
     table
 }
 
+/// The directions of jobs that read and write, one row each. None without such jobs.
+fn directions(runs: &[Run]) -> Option<Table> {
+    let columns = [
+        ("", "workload"),
+        ("", "disk"),
+        ("", "direction"),
+        ("", "IOPS"),
+        ("", "MB/s"),
+        ("latency us", "mean"),
+        ("latency us", "p50"),
+        ("latency us", "p99"),
+        ("latency us", "p99.9"),
+    ];
+    let mut table = Table::new("directions", "Reads and writes apart", columns);
+    for run in runs {
+        let sides = sides(run);
+        for (_, name, side) in sides.iter().filter(|_| sides.len() > 1) {
+            let percentile = |percent| {
+                let ns = side.latency.percentile_ns(percent);
+                Cell::optional(ns.map(|ns| ns as f64 / 1e3), Shown::Time)
+            };
+            table.push(vec![
+                Cell::text(&run.name),
+                Cell::text(&run.disk),
+                Cell::text(*name),
+                Cell::Number(side.iops, Shown::Grouped),
+                Cell::Number(side.bw_bytes / 1e6, Shown::Short),
+                Cell::Number(side.latency.mean_ns / 1e3, Shown::Time),
+                percentile(50.0),
+                percentile(99.0),
+                percentile(99.9),
+            ]);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The directions of a job's load with their indexes. The reads of a verification are no load.
+fn sides(run: &Run) -> Vec<(usize, &'static str, &Side)> {
+    let all = &run.results.aggregate;
+    let sides = [
+        (0, "reads", &all.read),
+        (1, "writes", &all.write),
+        (2, "trims", &all.trim),
+    ];
+    let is_load = |at: usize| at > 0 || run.results.job.rw.reads();
+    let moved = sides.into_iter();
+    moved
+        .filter(|(at, _, side)| side.ios > 0 && is_load(*at))
+        .collect()
+}
+
+/// Verified blocks and failed requests, for jobs that have any. None without such jobs.
+fn outcomes(runs: &[Run]) -> Option<Table> {
+    let columns = [
+        ("", "workload"),
+        ("", "disk"),
+        ("requests", "done"),
+        ("requests", "failed"),
+        ("verified blocks", "read"),
+        ("verified blocks", "wrong"),
+        ("", "first fault"),
+    ];
+    let mut table = Table::new("outcomes", "Faults and verification", columns);
+    for run in runs {
+        let all = &run.results.aggregate;
+        let failed = all.errors.total();
+        let count = |count: u64| Cell::Number(count as f64, Shown::Grouped);
+        let verify = all.verify.as_ref();
+        if failed == 0 && verify.is_none() {
+            continue;
+        }
+        let checked = |of: fn(&Verified) -> u64| verify.map_or(Cell::Empty, |one| count(of(one)));
+        let wrong = verify.and_then(|verify| verify.first_error.as_ref());
+        let first = all.errors.first.as_ref().or(wrong);
+        table.push(vec![
+            Cell::text(&run.name),
+            Cell::text(&run.disk),
+            count(all.total.ios),
+            count(failed),
+            checked(|verify| verify.blocks_checked),
+            checked(|verify| verify.errors),
+            Cell::text(first.map_or("none", String::as_str)),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
 /// The latency of slow requests: latency against rarity.
 pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
     let line = |run: &Run| {
@@ -124,26 +217,36 @@ fn rarity(percent: f64) -> f64 {
 /// Percentiles with names on the axis.
 const NINES: [f64; 8] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999];
 
-/// The rates over time.
+/// The rates over time, of each direction where there are several.
 pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
-    let line = |run: &Run| Curve {
-        name: format!("{}, {}", run.name, run.disk),
+    let line = |run: &Run, name: &str, directions: &[usize]| Curve {
+        name: format!("{}{name}, {}", run.name, run.disk),
         points: run
             .results
             .series
             .iter()
-            .map(|point| (point.at.as_secs_f64(), point.iops()))
+            .map(|point| (point.at.as_secs_f64() * 1e6, point.iops_of(directions)))
             .collect(),
         mark: None,
+    };
+    let lines = |run: &Run| match &sides(run)[..] {
+        several @ [_, _, ..] => several
+            .iter()
+            .map(|(at, name, _)| line(run, &format!(" {name}"), &[*at]))
+            .collect(),
+        _ => vec![line(run, "", &[0, 1, 2])],
     };
     Figure {
         name: "course".into(),
         title: "Over time".into(),
         unit: "requests per second".into(),
         drawing: Drawing::Lines {
-            across: Axis::linear("seconds"),
+            across: Axis {
+                time: true,
+                ..Axis::linear("time")
+            },
             up: Axis::linear("IOPS"),
-            lines: runs.into_iter().map(line).collect(),
+            lines: runs.into_iter().flat_map(lines).collect(),
         },
     }
 }
@@ -153,6 +256,48 @@ mod tests {
     use super::*;
     use crate::report::sample;
 
+    /// A run with these results.
+    fn run(results: fabrix_bench::Results) -> Run {
+        Run {
+            name: "job".into(),
+            disk: "ram:1G".into(),
+            repeats: Vec::new(),
+            results,
+            target_cores: None,
+            group: 0,
+            written: None,
+        }
+    }
+
+    #[test]
+    fn faults_and_verified_blocks_have_a_table() {
+        assert!(outcomes(&[run(sample::results())]).is_none());
+        let table = outcomes(&[run(sample::trouble())]).expect("there is trouble");
+        let numbers = |at: usize| table.rows[0][at].clone();
+        assert_eq!(numbers(3), Cell::Number(3.0, Shown::Grouped));
+        assert_eq!(numbers(5), Cell::Number(2.0, Shown::Grouped));
+        assert!(matches!(numbers(6), Cell::Text(first) if first.contains("job 0")));
+    }
+
+    #[test]
+    fn a_mix_has_its_directions_apart() {
+        let mut results = sample::results();
+        results.aggregate.write = results.aggregate.read.clone();
+        results.aggregate.write.ios = 0;
+        results.aggregate.trim.ios = 0;
+        assert!(directions(&[run(results.clone())]).is_none());
+        results.aggregate.write.ios = 7;
+        let mixed = [run(results)];
+        let table = directions(&mixed).expect("a mix");
+        let named: Vec<&Cell> = table.rows.iter().map(|row| &row[2]).collect();
+        assert_eq!(named, [&Cell::text("reads"), &Cell::text("writes")]);
+        let Drawing::Lines { lines, .. } = course(&mixed).drawing else {
+            panic!("the course has lines");
+        };
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["job reads, ram:1G", "job writes, ram:1G"]);
+    }
+
     #[test]
     fn no_percentile_is_drawn_that_is_rarer_than_one_request_of_all() {
         let mut results = sample::results();
@@ -161,15 +306,7 @@ mod tests {
         latency.percentiles_ns = [50.0, 99.0, 99.9, 99.99]
             .map(|percent| (percent, 1000))
             .into();
-        let run = Run {
-            name: "job".into(),
-            disk: "ram:1G".into(),
-            repeats: Vec::new(),
-            results,
-            target_cores: None,
-            group: 0,
-            written: None,
-        };
+        let run = run(results);
         let Drawing::Lines { lines, .. } = tails([&run]).drawing else {
             panic!("tails are lines");
         };

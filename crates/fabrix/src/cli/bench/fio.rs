@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use fabrix_bench::Start;
-use fabrix_block::spec::without_secrets;
+use fabrix_block::Spec;
+use fabrix_block::spec::{Disk as SpecDisk, without_secrets};
 
 use super::args::FioArgs;
 use super::measure::{measure, say_all};
@@ -313,7 +314,13 @@ impl Opened {
         if let Some((_, known)) = self.0.iter().find(|(key, _)| *key == target.key) {
             return Ok(known.clone());
         }
-        let disk = session.open(&target.uri)?;
+        let mut disk = session.open(&target.uri)?;
+        // The path says all that the user wrote of a file.
+        if let Some(SpecDisk::File { path, .. }) =
+            Spec::parse(&target.uri).ok().map(|spec| spec.disk)
+        {
+            disk.label = path;
+        }
         self.0.push((target.key.clone(), disk.clone()));
         Ok(disk)
     }

@@ -1,9 +1,11 @@
 //! Runs planned jobs, one stage after the other, and prints their results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use fabrix_bench::Counted;
 
 use super::disk_util::DiskUtil;
 use super::entries::entries;
@@ -145,15 +147,27 @@ fn log_path(logs: &Logs, what: &str, index: usize) -> Option<PathBuf> {
 fn sheet(runs: Vec<Run>) -> Report {
     Report {
         profile: "run".into(),
-        title: runs
-            .first()
-            .map_or_else(String::new, |run| format!("{} on {}", run.name, run.disk)),
+        title: title(&runs),
         lead: runs
             .iter()
             .map(|run| report::text::asked(&run.results.job))
             .collect::<Vec<_>>()
             .join("; "),
         ..report::views::sheet(runs)
+    }
+}
+
+/// Title of a page: the job or the number of jobs, and the disk or the number of disks.
+fn title(runs: &[Run]) -> String {
+    let disks: BTreeSet<&str> = runs.iter().map(|run| run.disk.as_str()).collect();
+    let several = || Counted(disks.len() as u64, "disk").to_string();
+    let on = match disks.first() {
+        Some(disk) if disks.len() == 1 => (*disk).to_owned(),
+        _ => several(),
+    };
+    match runs {
+        [run] => format!("{} on {on}", run.name),
+        _ => format!("{} on {on}", Counted(runs.len() as u64, "job")),
     }
 }
 

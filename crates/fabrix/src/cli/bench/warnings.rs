@@ -135,7 +135,7 @@ impl Warnings {
         let cached = Spec::parse(&disk.uri).is_ok_and(|spec| is_cached(&spec));
         if cached && report::host::has_room(disk.device.geometry().bytes()) {
             let subject = Subject {
-                name: disk.uri.clone(),
+                name: disk.label.clone(),
                 disk: String::new(),
                 figures: String::new(),
             };

@@ -262,11 +262,8 @@ fn size(bytes: u64) -> String {
 
 /// Standard deviation of the IOPS of some directions over the readings.
 pub(super) fn deviation(series: &[Point], directions: &[usize]) -> f64 {
-    let iops = |point: &Point| {
-        let ios: u64 = directions.iter().map(|side| point.sides[*side].ios).sum();
-        ios as f64 / point.span.as_secs_f64().max(1e-9)
-    };
-    let readings: Vec<f64> = series.iter().map(iops).collect();
+    let readings = series.iter().map(|point| point.iops_of(directions));
+    let readings: Vec<f64> = readings.collect();
     let mean = Spread::of(readings.iter().copied()).mean;
     let square: f64 = readings
         .iter()

@@ -33,6 +33,8 @@ impl Session {
             ));
         }
         let job = fill(geometry);
+        // The filling is no run of the user's.
+        let warnings = self.warnings.clone();
         let rest = bytes % u64::from(job.block_bytes);
         for (offset, length) in [(0, bytes - rest), (bytes - rest, rest)] {
             let most = u32::try_from(length).unwrap_or(u32::MAX);
@@ -48,6 +50,7 @@ impl Session {
                 self.measure(disk, &part, 1)?;
             }
         }
+        self.warnings = warnings;
         Some(format!("{} was filled with random data before", disk.label))
     }
 

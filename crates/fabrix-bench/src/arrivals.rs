@@ -4,9 +4,13 @@
 //! its schedule and measures latency from the scheduled start, so a stall adds to the latency of
 //! every request that it delays. This is pure arithmetic; the worker supplies the time.
 
+mod flow;
+
 use std::time::Duration;
 
 use crate::random::{Random, mix, whole};
+pub use flow::FlowShare;
+pub(crate) use flow::{Flow, Member};
 
 /// Longest pause between two bursts: a year.
 const PAUSE_MAX: Duration = Duration::from_secs(365 * 86_400);
@@ -94,6 +98,8 @@ pub(crate) enum Arrivals {
     Closed,
     /// Closed loop with pauses.
     Bursts(Burst),
+    /// Closed loop in proportion to other jobs.
+    Flow(Member),
     /// Open loop: start at the times of a schedule.
     Open(Schedule),
     /// Schedules of reads and of writes. A direction without one starts whenever a slot is free.
@@ -187,8 +193,12 @@ impl Arrivals {
         rate: Option<Rate>,
         side_rates: [Option<Rate>; 2],
         bursts: Option<Bursts>,
+        flow: Option<Member>,
         seed: u64,
     ) -> Self {
+        if let Some(member) = flow {
+            return Self::Flow(member);
+        }
         if let Some(bursts) = bursts {
             return Self::Bursts(Burst {
                 bursts,
@@ -212,6 +222,7 @@ impl Arrivals {
         match self {
             Self::Closed => {}
             Self::Bursts(burst) => burst.next_ns = now_ns,
+            Self::Flow(member) => member.begin(now_ns),
             Self::Open(schedule) => schedule.next_ns = now_ns,
             Self::Sides(sides) => {
                 let schedules = sides.iter_mut().flatten();
@@ -226,6 +237,7 @@ impl Arrivals {
         let scheduled_ns = match self {
             Self::Closed => Some(now_ns),
             Self::Bursts(burst) => burst.due(now_ns),
+            Self::Flow(member) => member.due(now_ns),
             Self::Open(schedule) => schedule.due(now_ns),
             Self::Sides(sides) => return due_side(sides, now_ns),
         };
@@ -241,6 +253,7 @@ impl Arrivals {
         let next_ns = match self {
             Self::Closed => None,
             Self::Bursts(burst) => Some(burst.next_ns),
+            Self::Flow(member) => Some(member.next_ns),
             Self::Open(schedule) => Some(schedule.next_ns),
             Self::Sides(sides) => {
                 let schedules = sides.iter().flatten();

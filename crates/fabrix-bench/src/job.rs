@@ -27,7 +27,7 @@ mod sizes;
 use std::fmt;
 use std::time::Duration;
 
-use crate::arrivals::{Bursts, Rate};
+use crate::arrivals::{Bursts, FlowShare, Rate};
 use crate::contents::Contents;
 use crate::latency::PERCENTILES;
 use crate::search::LatencyTarget;
@@ -122,6 +122,8 @@ pub struct Job {
     pub side_rates: [Option<Rate>; 2],
     /// Pauses between groups of requests. None: no pauses.
     pub bursts: Option<Bursts>,
+    /// Part in a flow, whose jobs start requests in proportion. None: the job runs freely.
+    pub flow: Option<FlowShare>,
     /// Whether and how to verify data: see [`crate::verify`]. A job that only reads checks what an
     /// earlier job has written.
     pub verify: Option<Verify>,
@@ -184,6 +186,7 @@ impl Default for Job {
             rate: None,
             side_rates: [None; 2],
             bursts: None,
+            flow: None,
             verify: None,
             durable: false,
             flushes: Flushes::default(),

@@ -123,8 +123,9 @@ impl Worker {
         shard: &mut Shard,
         id: TaskId,
         channel: Box<dyn Channel>,
-        setup: Setup,
+        mut setup: Setup,
     ) -> Result<Self, String> {
+        let flow = setup.flow.take();
         let job = &setup.job;
         let seed = mix(job.seed ^ u64::from(setup.index));
         let shortest = job.sizes(true).iter().map(|share| share.bytes).min();
@@ -145,7 +146,7 @@ impl Worker {
             id,
             channel: Some(channel),
             sequence: Sequence::new(job, setup.index, &setup.region),
-            arrivals: Arrivals::new(job.rate, job.side_rates, job.bursts, mix(seed)),
+            arrivals: Arrivals::new(job.rate, job.side_rates, job.bursts, flow, mix(seed)),
             verifier: job.verify.as_ref().map(|options| {
                 let writes = job.percent_read() < 100;
                 Verifier::new(options, setup.region, setup.block_bytes, setup.run, writes)

@@ -3,7 +3,7 @@
 use super::*;
 
 fn arrivals(rate: Option<Rate>, bursts: Option<Bursts>) -> Arrivals {
-    Arrivals::new(rate, [None; 2], bursts, 7)
+    Arrivals::new(rate, [None; 2], bursts, None, 7)
 }
 
 fn starts(pacing: Pacing, iops: f64, until_ns: u64) -> Vec<u64> {
@@ -69,7 +69,7 @@ fn each_direction_has_its_rate_and_a_free_one_fills_the_time() {
         ([rate(1e8), None], 100, 900),
         ([None, rate(2.5e8)], 750, 250),
     ] {
-        let mut arrivals = Arrivals::new(None, side_rates, None, 7);
+        let mut arrivals = Arrivals::new(None, side_rates, None, None, 7);
         arrivals.begin(0);
         let starts = (0..1000).filter_map(|now_ns| arrivals.due(now_ns));
         let written = starts.map(|start| start.write == Some(true));

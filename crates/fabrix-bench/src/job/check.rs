@@ -51,6 +51,9 @@ impl Job {
                 return self.refuse("bursts have their own times; leave the rate out");
             }
         }
+        if self.flow.is_some() && (self.is_open_loop() || self.bursts.is_some()) {
+            return self.refuse("flow has its own times; leave the rate and thinktime out");
+        }
         if let Some(target) = &self.latency_target {
             target.check().or_else(|sentence| self.refuse(&sentence))?;
         }

@@ -1,5 +1,6 @@
 //! The worker threads of a run: started, synchronised, observed and joined.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,6 +13,7 @@ use fabrix_rt::{ShardThread, TaskId, spawn};
 use super::monitor::Monitor;
 use super::starts::Starts;
 use super::{Config, CopyTo, Part, Progress, RunError, overlap};
+use crate::arrivals::{Flow, Member};
 use crate::job::{Job, JobError, Region, Rw};
 use crate::results::{Results, Tally};
 use crate::series::Moved;
@@ -46,12 +48,13 @@ impl Workers {
         let planned: Result<Vec<_>, _> = parts.iter().map(plan).collect();
         let planned = planned.map_err(RunError::Job)?;
         overlap::check(parts, &planned).map_err(RunError::Job)?;
+        let mut flows: HashMap<u32, Arc<Flow>> = HashMap::new();
         for (part, regions) in planned.into_iter().enumerate() {
             let Part {
                 devices,
                 job,
                 copy_to,
-                ..
+                start: part_start,
             } = parts[part];
             // A random run id, so that blocks of an earlier run with the same seed are not mistaken
             // for new ones.
@@ -60,11 +63,19 @@ impl Workers {
                 let device = Arc::clone(device(devices, index));
                 let counters = Arc::new(Counters::default());
                 let copy_to = copy_to.map(|to| destination(job, region, &device, to));
+                let mut flow = job.flow.map(|share| {
+                    let flow = flows.entry(share.id).or_default();
+                    Member::new(share, Arc::clone(flow))
+                });
+                if part_start.after.is_none() && part_start.delay.is_zero() {
+                    flow.iter_mut().for_each(Member::join);
+                }
                 let setup = Setup {
                     worker: workers.threads.len(),
                     index,
                     job: job.clone(),
                     region,
+                    flow,
                     copy_to: copy_to.transpose().map_err(RunError::Job)?,
                     block_bytes: device.geometry().block_bytes,
                     max_transfer_bytes: device.geometry().max_transfer_bytes,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use fabrix_block::Device;
 use fabrix_rt::TaskId;
 
+use crate::arrivals::Member;
 use crate::job::{Job, Region};
 use crate::results::Tally;
 
@@ -58,6 +59,8 @@ pub(crate) struct Setup {
     pub(crate) index: u32,
     pub(crate) job: Job,
     pub(crate) region: Region,
+    /// The job's part in a flow. The job takes it at its creation.
+    pub(crate) flow: Option<Member>,
     /// Destination of a copy.
     pub(crate) copy_to: Option<Destination>,
     /// Block size of the disk in bytes.

@@ -121,6 +121,7 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
             .map_or(usual.percentiles, |list| list.0),
         side_rates: usual.side_rates,
         bursts: usual.bursts,
+        flow: usual.flow,
         offset_increment: usual.offset_increment,
         run_ios: usual.run_ios,
         run_is_identical: usual.run_is_identical,

@@ -106,6 +106,7 @@ impl Warnings {
         let is_free = !job.is_open_loop()
             && job.latency_target.is_none()
             && job.bursts.is_none()
+            && job.flow.is_none()
             && job.flushes.every == 0;
         let is_long = all.total.ios > u64::from(job.iodepth) * DEPTHS_LEAST;
         let most = all.depths.most().filter(|most| *most < job.iodepth);

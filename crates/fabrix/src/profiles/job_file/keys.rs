@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fabrix_bench::Job;
+use fabrix_bench::arrivals::FlowShare;
 use fabrix_bench::job::{Share, parse_range, parse_split};
 use fabrix_bench::search::LatencyTarget;
 use fabrix_bench::verify::{Method, Verify};
@@ -108,6 +109,8 @@ pub(super) struct Builder {
     /// `thinktime_blocks_type=issue`.
     pub(super) thinktime_by_issue: bool,
     pub(super) least: Least,
+    /// `flow` and its companions. The weight 0 is none.
+    pub(super) flow: FlowShare,
     /// `latency_target` and its companions.
     pub(super) latency: LatencyTarget,
     /// `fsync` and `fdatasync`: writes from one flush to the next. 0: no flushes.
@@ -164,6 +167,11 @@ impl Builder {
             thinktime_iotime: None,
             thinktime_by_issue: false,
             least: Least::default(),
+            flow: FlowShare {
+                id: 0,
+                weight: 0,
+                sleep: Duration::ZERO,
+            },
             latency: LatencyTarget {
                 target: Duration::ZERO,
                 window: Duration::ZERO,

@@ -78,6 +78,7 @@ impl Session {
             rate: None,
             side_rates: [None; 2],
             bursts: None,
+            flow: None,
             steady: None,
             latency_target: None,
             max_latency: [None; 3],

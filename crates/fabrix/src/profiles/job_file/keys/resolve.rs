@@ -37,6 +37,7 @@ impl Builder {
         self.resolve_verify();
         self.resolve_depth();
         self.resolve_pauses();
+        self.job.flow = (self.flow.weight > 0).then_some(self.flow);
         self.job.latency_target = (!self.latency.target.is_zero()).then_some(self.latency);
         self.resolve_align();
         self.resolve_sizes();

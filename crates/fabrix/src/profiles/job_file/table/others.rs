@@ -193,10 +193,9 @@ pub(super) const KEYS: &[Key] = &[
         &["0"],
         "requests in flight may overlap",
     ),
-    Key::refused(
-        &["flow", "flow_id", "flow_sleep", "flow_watermark"],
-        &["0"],
-        "write rate_iops= in each section",
+    Key::ignored(
+        &["flow_watermark"],
+        "a key of older versions; fio 3.33 has it no more",
     ),
     Key::ignored(
         &["numa_mem_policy"],

@@ -59,6 +59,33 @@ pub(super) const KEYS: &[Key] = &[
         "as `rate_min`, in requests a second",
     ),
     Key::honoured(
+        &["flow"],
+        |section, value| {
+            section.flow.weight = whole(value, 0, section.kilo)?;
+            match section.flow.weight <= 1000 {
+                true => Ok(()),
+                false => Err(format!("`{value}` is above 1000")),
+            }
+        },
+        "requests of jobs that run at once, in proportion to this weight; not together with a rate or `thinktime`",
+    ),
+    Key::honoured(
+        &["flow_id"],
+        |section, value| {
+            section.flow.id = whole(value, 0, section.kilo)?;
+            Ok(())
+        },
+        "",
+    ),
+    Key::honoured(
+        &["flow_sleep"],
+        |section, value| {
+            section.flow.sleep = Duration::from_micros(whole(value, 0, section.kilo)?);
+            Ok(())
+        },
+        "20 us is the default",
+    ),
+    Key::honoured(
         &["latency_target"],
         |section, value| {
             section.latency.target = micros(value)?;

@@ -7,6 +7,7 @@
 //! multiples of 16k. Without the random map jobs draw addresses independently. Zipf's law and the
 //! other distributions have no map, as in fio.
 
+mod lengths;
 mod map;
 mod permutation;
 mod scatter;
@@ -14,8 +15,9 @@ mod skew;
 mod zipf;
 mod zones;
 
-use crate::job::{Distribution, Job, Region, Share, Sizes};
+use crate::job::{Distribution, Job, Region};
 use crate::random::{Random, mix};
+use lengths::Lengths;
 use map::Map;
 use permutation::Permutation;
 use scatter::Scatter;
@@ -144,19 +146,6 @@ struct Side {
     skip: i64,
     /// First unit of a walk that starts over.
     restart: u64,
-}
-
-/// Lengths of requests in units.
-#[derive(Debug)]
-enum Lengths {
-    One(u32),
-    /// Lengths, each with the 32-bit draw below which it is chosen. The last threshold is 2^32.
-    Split(Vec<(u64, u32)>),
-    /// Multiples of the shortest, and the longest.
-    Range {
-        shortest: u32,
-        longest: u32,
-    },
 }
 
 impl Sequence {
@@ -369,43 +358,6 @@ fn addresses(job: &Job, write: bool, places: u64, seed: u64) -> Addresses {
             let place_bytes = u64::from(job.align_bytes(write).max(1));
             let zones = Zones::new(&sides[usize::from(write)], places, place_bytes);
             Addresses::Zoned(zones, random)
-        }
-    }
-}
-
-impl Lengths {
-    fn new(sizes: Sizes<'_>, unit_bytes: u32) -> Self {
-        let units = |bytes: u32| (bytes / unit_bytes).max(1);
-        let (shortest, longest) = (units(sizes.shortest_bytes()), units(sizes.longest_bytes()));
-        if shortest == longest {
-            return Self::One(shortest);
-        }
-        if sizes.range.is_some() {
-            return Self::Range { shortest, longest };
-        }
-        let mut percent = 0;
-        let bound = |share: Share| {
-            percent += share.percent;
-            ((u64::from(percent) << 32) / 100, units(share.bytes))
-        };
-        Self::Split(sizes.iter().map(bound).collect())
-    }
-
-    #[inline]
-    fn draw(&self, random: &mut Random) -> u32 {
-        match self {
-            Self::One(only) => *only,
-            Self::Split(lengths) => {
-                let draw = random.next() >> 32;
-                let chosen = lengths.iter().find(|(below, _)| draw < *below);
-                chosen.expect("the last length has the whole range").1
-            }
-            Self::Range { shortest, longest } => {
-                let draw = random.below(u64::from(*longest));
-                let draw = u32::try_from(draw).expect("below a number of 32 bits");
-                let length = u64::from(*shortest) + u64::from(draw / shortest * shortest);
-                u32::try_from(length).map_or(*longest, |length| length.min(*longest))
-            }
         }
     }
 }

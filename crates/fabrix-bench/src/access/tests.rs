@@ -1,7 +1,7 @@
 //! Tests: which requests a job makes.
 
 use super::*;
-use crate::job::{Rw, SizeRange};
+use crate::job::{Rw, Share, SizeRange};
 
 fn sequence(rw: Rw, rwmixread: u32, units: u64) -> Sequence {
     let job = Job {

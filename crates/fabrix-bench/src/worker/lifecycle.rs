@@ -1,28 +1,16 @@
-//! The phases of a job: first read, start, ramp, measurement, drain, read-back, report. Also the
-//! timers that wake a waiting job. Between completions, only timers make the job look at the time.
+//! The phases of a job: first read, start, ramp, measurement, drain, read-back, report. `timers`
+//! wakes a waiting job.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use fabrix_rt::{Nanos, Shard, Token, topology};
+use fabrix_rt::{Shard, topology};
 
 use super::{Event, Worker};
 use crate::access::Direction;
 use crate::results::Tally;
 use crate::verify::Verifier;
 use crate::words::Counted;
-
-/// Interval for retrying a disk that is busy while it has no request of this job.
-const RETRY: Duration = Duration::from_millis(1);
-
-/// Time until the slot of a failed request is used again, if the disk could not be reached.
-const REST: Duration = Duration::from_millis(10);
-
-/// Slot numbers of the timers. Requests use the numbers below the depth.
-const TIMER_PHASE: u32 = u32::MAX;
-const TIMER_ARRIVAL: u32 = u32::MAX - 1;
-const TIMER_RETRY: u32 = u32::MAX - 2;
-const TIMER_REST: u32 = u32::MAX - 3;
 
 /// JobPhase of a job, with the time of its planned end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,9 +49,9 @@ pub(super) struct Lifecycle {
     until_ns: u64,
     read_back_from_ns: Option<u64>,
     pub(super) cpu_from: Duration,
-    arrival_timer: bool,
-    retry_timer: bool,
-    rest_timer: bool,
+    pub(super) arrival_timer: bool,
+    pub(super) retry_timer: bool,
+    pub(super) rest_timer: bool,
 }
 
 impl Worker {
@@ -126,7 +114,7 @@ impl Worker {
         (enough || self.started >= self.limits.ios) && self.parked.is_none()
     }
 
-    fn is_stalled(&self) -> bool {
+    pub(super) fn is_stalled(&self) -> bool {
         let waiting = self.in_flight > 0 || self.parked.is_some() || self.has_pending_copies();
         waiting
             && self
@@ -137,7 +125,7 @@ impl Worker {
     }
 
     /// Longest silence of the disk at the end of the job.
-    fn silence_limit(&self) -> Duration {
+    pub(super) fn silence_limit(&self) -> Duration {
         match self.lifecycle.stopped {
             true => self.setup.stop_drain.min(self.setup.drain),
             false => self.setup.drain,
@@ -330,78 +318,8 @@ impl Worker {
     }
 }
 
-/// Timers of a waiting job.
-impl Worker {
-    fn wake(&self, shard: &mut Shard, slot: u32, at_ns: u64) {
-        shard.set_timer(
-            Token {
-                task: self.id,
-                slot,
-            },
-            Nanos(at_ns),
-        );
-    }
-
-    /// Sets the timer for the planned end of the phase.
-    fn wake_at_phase_end(&self, shard: &mut Shard) {
-        let until_ns = match self.lifecycle.phase {
-            JobPhase::Ramp { until_ns } | JobPhase::Measure { until_ns } => until_ns,
-            JobPhase::Drain | JobPhase::ReadBack { .. } => {
-                self.lifecycle.last_ending_ns + nanos(self.silence_limit())
-            }
-            JobPhase::Probe | JobPhase::Ready | JobPhase::Ended => return,
-        };
-        self.wake(shard, TIMER_PHASE, until_ns);
-    }
-
-    pub(super) fn wait_for_arrival(&mut self, shard: &mut Shard) {
-        let Some(next_ns) = self.arrivals.next_ns() else {
-            return;
-        };
-        if !std::mem::replace(&mut self.lifecycle.arrival_timer, true) {
-            self.wake(shard, TIMER_ARRIVAL, next_ns);
-        }
-    }
-
-    /// Waits for room after a `Busy` answer. A completion on the channel makes room. Without a
-    /// request in flight, only a timer can continue.
-    pub(super) fn wait_for_room(&mut self, shard: &mut Shard) {
-        if self.in_flight == 0 && !std::mem::replace(&mut self.lifecycle.retry_timer, true) {
-            self.wake(shard, TIMER_RETRY, self.clock.now_ns() + nanos(RETRY));
-        }
-    }
-
-    /// Sets the timer that frees the resting slots.
-    pub(super) fn wake_resting(&mut self, shard: &mut Shard) {
-        if !std::mem::replace(&mut self.lifecycle.rest_timer, true) {
-            self.wake(shard, TIMER_REST, self.clock.now_ns() + nanos(REST));
-        }
-    }
-
-    /// Handles a timer. The following `pump` does the actual work.
-    pub(super) fn woken(&mut self, shard: &mut Shard, slot: u32) {
-        match slot {
-            TIMER_ARRIVAL => self.lifecycle.arrival_timer = false,
-            TIMER_RETRY => self.lifecycle.retry_timer = false,
-            TIMER_REST => {
-                self.lifecycle.rest_timer = false;
-                self.free_resting();
-            }
-            // Every completion postpones the end of a stall, so the timer is set again.
-            _ if matches!(
-                self.lifecycle.phase,
-                JobPhase::Drain | JobPhase::ReadBack { .. }
-            ) && !self.is_stalled() =>
-            {
-                self.wake_at_phase_end(shard);
-            }
-            _ => {}
-        }
-    }
-}
-
 /// A duration in nanoseconds, limited to 146 years.
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos())
         .unwrap_or(u64::MAX)
         .min(u64::MAX / 4)

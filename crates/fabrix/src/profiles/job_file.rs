@@ -336,7 +336,7 @@ impl Jobs {
         let exits_run = self.stages.iter().flatten().any(|one| one.exits_run);
         if exits_run && exit_all && self.stages.len() > 1 {
             self.stages.truncate(1);
-            let sentence = "exit_what=all: the first job that ends also ends the run, so that later stages do not start";
+            let sentence = "exit_what=all: the first job that ends also ends the run: later stages do not start";
             self.notes.sentences.insert(sentence.into());
         }
         for one in self.stages.iter_mut().flatten() {

@@ -1,6 +1,6 @@
 //! Readings over time as fio's log files: one line per reading and direction.
 //!
-//! Columns: milliseconds since the start of the job's measurement, value, direction (0 reads, 1 writes,
+//! Columns: milliseconds since the start of the job, value, direction (0 reads, 1 writes,
 //! 2 trims), request size, and 0 for the priority. Source: fio's documentation, "Log File Formats".
 
 use std::time::Duration;

@@ -214,3 +214,13 @@ fn names_act_on_no_terminal() {
         assert!(ended.stdout.contains("a\\u{1b}[31m"), "{ended}");
     }
 }
+
+#[test]
+fn one_file_with_two_values_of_direct_is_told_what_to_write() {
+    let folder = scratch();
+    let words = "--filename=disk --size=64k --name=a --name=b --direct=1";
+    let ended = run(env!("CARGO_BIN_EXE_fabrix"), folder.path(), words);
+    ended
+        .exits(2)
+        .says(&["disk: jobs use this file", "the same direct="]);
+}

@@ -26,7 +26,12 @@ pub(crate) use profiles::{
 
 /// Arguments of `bench`.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, args_override_self = true, after_help = DISKS_HELP)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    args_override_self = true,
+    after_help = DISKS_HELP
+)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) profile: Option<Profile>,

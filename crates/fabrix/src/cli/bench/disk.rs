@@ -21,7 +21,7 @@ pub(crate) struct Disk {
     pub(crate) uri: String,
     pub(crate) device: Arc<dyn Device>,
     /// The disks of a stripe over several files of a job. Empty: the disk is no such stripe.
-    pub(crate) files: Vec<Disk>,
+    pub(crate) files: Vec<Self>,
     /// The target in this process through which the disk is accessed.
     pub(crate) via: Option<Rc<Loopback>>,
     /// Advice that leads around the page cache, in the words that led into it.

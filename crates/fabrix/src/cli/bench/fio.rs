@@ -1,6 +1,6 @@
 //! `fabrix bench fio`: runs fio's job files and command lines on disks of any kind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fabrix_bench::Start;
@@ -314,6 +314,15 @@ impl Opened {
         if let Some((_, known)) = self.0.iter().find(|(key, _)| *key == target.key) {
             return Ok(known.clone());
         }
+        let path = file_of(&target.key);
+        let is_same = |(key, _): &(String, Disk)| file_of(key) == path;
+        if let Some(path) = path.as_ref().filter(|_| self.0.iter().any(is_same)) {
+            return Err(Failure::usage(format!(
+                "{}: jobs use this file with and without the page cache, and it is opened once here; write the same \
+                 direct= in all of them, or a command for each",
+                path.display()
+            )));
+        }
         let mut disk = session.open(&target.uri)?;
         // The path says all that the user wrote of a file.
         if let Some(SpecDisk::File { path, .. }) =
@@ -334,6 +343,14 @@ fn around_cache(listed: &Listed) -> &'static str {
         true => "leave direct=off out",
         false if global.iter().chain(own).any(asked) => "write direct=1",
         false => "add direct=1",
+    }
+}
+
+/// The file or device that a URI means.
+fn file_of(uri: &str) -> Option<PathBuf> {
+    match Spec::parse(uri).ok()?.disk {
+        SpecDisk::File { path, .. } => Path::new(&path).canonicalize().ok(),
+        _ => None,
     }
 }
 

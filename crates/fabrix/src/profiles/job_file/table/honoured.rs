@@ -25,9 +25,9 @@ pub(super) const KEYS: &[Key] = &[
             section.add_file(value);
             Ok(())
         },
-        "the disk as a URI or a path; a file that is not there is made, with `size` or `filesize`; `A:B` are several files \
-         or devices, of which each request takes the next; given \
-         twice, also in `[global]`, it adds files, as in fio",
+        "the disk as a URI or a path; a file that is not there is made, with `size` or `filesize`; `A:B` are several \
+         files or devices, of which each request takes the next; given twice, also in `[global]`, it adds files, as in \
+         fio",
     ),
     Key::honoured(
         &["directory"],
@@ -35,8 +35,8 @@ pub(super) const KEYS: &[Key] = &[
             section.place.directory = Some(value.to_owned());
             Ok(())
         },
-        "`filename` lies there, and without it each job has files of its own there; the jobs of `numjobs` take turns with \
-         the folders of a list `A:B`",
+        "`filename` lies there, and without it each job has files of its own there; the jobs of `numjobs` take turns \
+         with the folders of a list `A:B`",
     ),
     Key::honoured(
         &["filename_format"],
@@ -57,8 +57,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::honoured(
         &["file_service_type"],
         |section, value| section.set_service(value),
-        "`roundrobin`, `roundrobin:N` for sequential jobs, `random` for random ones; random addresses choose their file \
-         by chance in both; `sequential` and the other laws only for a job with one file",
+        "`roundrobin`, `roundrobin:N` for sequential jobs, `random` for random ones; random addresses choose their \
+         file by chance in both; `sequential` and the other laws only for a job with one file",
     ),
     Key::honoured(
         &["filesize"],

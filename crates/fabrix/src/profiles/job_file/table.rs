@@ -1,13 +1,17 @@
 //! The table of fio's keys: what each one does here, and why.
 //!
 //! The parser, `bench fio --cmdhelp` and the table in `docs/BENCH.md` use the same rows.
-//! `honoured`, `generator` and `pace` have the keys with an effect, and `others` the remaining
-//! ones.
+//! `ignored` and `refused` have the keys without an effect, and the other files those with one, by
+//! subject.
 
+mod course;
 mod generator;
-mod honoured;
-mod others;
+mod ignored;
 mod pace;
+mod place;
+mod refused;
+mod results;
+mod verify;
 
 use super::keys::Builder;
 
@@ -88,8 +92,17 @@ impl Key {
 
 /// All keys, in the order of the table.
 fn all() -> impl Iterator<Item = &'static Key> {
-    let effective = [honoured::KEYS, generator::KEYS, pace::KEYS];
-    effective.into_iter().flatten().chain(others::KEYS)
+    let subjects = [
+        place::KEYS,
+        generator::KEYS,
+        course::KEYS,
+        pace::KEYS,
+        verify::KEYS,
+        results::KEYS,
+        ignored::KEYS,
+        refused::KEYS,
+    ];
+    subjects.into_iter().flatten()
 }
 
 /// Finds a key by a name or alias. `-` and `_` are alike, and leading dashes are skipped.

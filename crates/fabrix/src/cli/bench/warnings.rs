@@ -4,6 +4,8 @@
 //! They are collected during the measurements and printed at the end. Each reason is one sentence,
 //! which names the runs that it concerns.
 
+use std::time::Duration;
+
 use fabrix_bench::Counted;
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
@@ -74,7 +76,8 @@ impl Warnings {
         let cpu = &run.results.cpu;
         let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
         let local = run.target_cores.is_some() || !run.disk.contains("://");
-        if local && others > OTHERS_MOST {
+        let known = cpu.window >= WINDOW_LEAST;
+        if local && known && others > OTHERS_MOST {
             self.add_run(Reason::Neighbour, run, format!("{others:.1} cores"));
         }
     }
@@ -278,6 +281,8 @@ const SPINS: &str = "the generator spins (--spin always): it keeps its processor
                      figures say nothing about the work";
 /// Requests of a closed loop, in multiples of its depth, after which the depth should be reached.
 const DEPTHS_LEAST: u64 = 4;
+/// Measured time below which the kernel's ticks of 10 ms tell nothing about other programs.
+const WINDOW_LEAST: Duration = Duration::from_millis(100);
 /// Busy cores of other programs above which a warning is given.
 const OTHERS_MOST: f64 = 0.25;
 /// Fraction of the offered load below which a warning is given.
@@ -404,6 +409,14 @@ mod tests {
         one.results.aggregate.total.latency.mean_ns = 1e9;
         let found = doubted(SpinPolicy::default(), &[one], 1e9);
         assert!(found[0].contains("above its 99th percentile"), "{found:?}");
+    }
+
+    #[test]
+    fn a_few_ticks_are_no_doubt_about_others() {
+        let mut short = run(&[100.0], 0.9);
+        short.results.cpu.window = Duration::from_millis(20);
+        let doubts = doubted(SpinPolicy::default(), &[short], 1000.0);
+        assert!(doubts.is_empty(), "{doubts:?}");
     }
 
     #[test]

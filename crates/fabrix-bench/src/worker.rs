@@ -7,8 +7,8 @@
 //! `clock.rs` decides how often the clock is read.
 //!
 //! This file chooses the next request, which `access`, `arrivals` and `verify` determine. `slot.rs`
-//! keeps requests and their buffers, `submission.rs` hands them to the disk, and `ending.rs` handles
-//! completions. `lifecycle.rs` leads the job from the first read to the report.
+//! keeps requests and their buffers. `submission.rs` hands requests to the disk, and `ending.rs`
+//! handles completions. `lifecycle.rs` leads the job from the first read to the report.
 
 mod backlog;
 mod clock;

@@ -9,7 +9,8 @@ use fabrix_bench::Counted;
 
 use super::disk_util::DiskUtil;
 use super::entries::entries;
-use super::plan::{Form, Plan, Planned};
+use super::form::Form;
+use super::plan::{Plan, Planned};
 use super::publish::check_place;
 use super::session::{Disk, Session, Step};
 use crate::cli::terminal::{print, say};

@@ -5,32 +5,10 @@ use std::time::Duration;
 
 use fabrix_bench::{Job, Start};
 
+use super::form::Form;
 use super::session::Disk;
-use crate::args::Format;
 use crate::profiles::job_file::{Least, Logs};
 use crate::report::sheet::Written;
-
-/// A form of the results, in the order in which several are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Form {
-    /// fio's terse lines.
-    Terse,
-    /// JSON of fio's shape.
-    Json,
-    /// The text that fio prints.
-    Normal,
-    /// Our text.
-    Text,
-}
-
-impl From<Format> for Form {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Text => Self::Text,
-            Format::Json => Self::Json,
-        }
-    }
-}
 
 /// The jobs of a command.
 pub(super) struct Plan {

@@ -14,7 +14,7 @@ use clap::{Arg, Args, Command};
 use super::CommonArgs;
 use crate::args::path::{EngineArgs, RemoteArgs};
 use crate::args::values::{DISKS_HELP, Format, parse_time};
-use crate::cli::bench::plan::Form;
+use crate::cli::bench::form::Form;
 use crate::profiles::job_file::sections::is_job_file;
 use crate::profiles::job_file::table::find;
 

@@ -193,18 +193,6 @@ fn pipes_are_no_job_files() {
 }
 
 #[test]
-fn results_that_nobody_reads_are_a_failure() {
-    let folder = scratch();
-    make_file(&path_in(&folder, "disk"), 1 << 20, 0, b"");
-    let program = env!("CARGO_BIN_EXE_fabrix");
-    let line = format!("{program} bench --name=a --filename=disk | true; exit ${{PIPESTATUS[0]}}");
-    let mut command = Command::new("bash");
-    command.args(["-c", &line]).current_dir(folder.path());
-    let ended = Running::spawn(&mut command).expect("bash starts").ended();
-    ended.exits(1).says(&["the output is lost"]);
-}
-
-#[test]
 fn names_act_on_no_terminal() {
     let folder = scratch();
     for form in ["text", "normal", "terse"] {

@@ -168,7 +168,7 @@ fn idle_connections_do_not_keep_a_target_from_ending() {
     serve.stop();
     assert!(asked.elapsed() < A_FEW_SECONDS);
     idle.signal("INT");
-    idle.ended().exits(0);
+    idle.ended().exits(1);
 }
 
 #[test]

@@ -287,7 +287,8 @@ impl Opened {
         listed: &Listed,
     ) -> Result<Disk, Failure> {
         let opened = targets.iter().map(|target| self.open(session, target));
-        let mut disks = opened.collect::<Result<Vec<Disk>, Failure>>()?;
+        let opened = opened.collect::<Result<Vec<Disk>, Failure>>();
+        let mut disks = opened.map_err(|failure| named_with_others(failure, targets))?;
         let Some(chunk_bytes) = listed.chunk_bytes.filter(|_| disks.len() > 1) else {
             return Ok(disks.remove(0));
         };
@@ -325,13 +326,31 @@ impl Opened {
         }
         let mut disk = session.open(&target.uri)?;
         // The path says all that the user wrote of a file.
-        if let Some(SpecDisk::File { path, .. }) =
-            Spec::parse(&target.uri).ok().map(|spec| spec.disk)
-        {
+        if let Some(path) = path_of(&target.uri) {
             disk.label = path;
         }
         self.0.push((target.key.clone(), disk.clone()));
         Ok(disk)
+    }
+}
+
+/// The failure of one of several files, which the user may have meant to be one.
+fn named_with_others(failure: Failure, targets: &[Target]) -> Failure {
+    if targets.len() == 1 {
+        return failure;
+    }
+    let name =
+        |target: &Target| path_of(&target.key).unwrap_or_else(|| without_secrets(&target.key));
+    let names = targets.iter().map(name).collect::<Vec<_>>().join(":");
+    let sentence = format!("{failure} (`{names}` names {} files)", targets.len());
+    Failure::new(failure.kind(), sentence)
+}
+
+/// The path of a disk that is a file.
+fn path_of(uri: &str) -> Option<String> {
+    match Spec::parse(uri).ok()?.disk {
+        SpecDisk::File { path, .. } => Some(path),
+        _ => None,
     }
 }
 
@@ -348,10 +367,7 @@ fn around_cache(listed: &Listed) -> &'static str {
 
 /// The file or device that a URI means.
 fn file_of(uri: &str) -> Option<PathBuf> {
-    match Spec::parse(uri).ok()?.disk {
-        SpecDisk::File { path, .. } => Path::new(&path).canonicalize().ok(),
-        _ => None,
-    }
+    Path::new(&path_of(uri)?).canonicalize().ok()
 }
 
 const NO_JOB: &str = "there is no job: name a file of jobs, or begin a job with --name=NAME; fio's options \

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_proto::nvme::nqn::Nqn;
-use fabrix_rt::Engine;
+use fabrix_rt::{Control, ControlThread, Engine};
 
 use crate::{ConnectError, ConnectErrorKind, Trace};
 
@@ -42,6 +42,8 @@ pub struct Options {
     pub io_timeout: Duration,
     /// Engine of the shard that makes the first connection.
     pub engine: Engine,
+    /// The threads that make first connections and read sizes.
+    pub control: Arc<dyn Control>,
     /// Sums of the times at which requests pass the host. None: nothing is measured.
     pub trace: Option<Arc<Trace>>,
     /// Receives sentences about lost and restored connections. Runs on the shard's thread, so it
@@ -102,6 +104,7 @@ impl Options {
             bringup_timeout: Duration::from_secs(10),
             io_timeout: Duration::from_secs(30),
             engine: Engine::Auto,
+            control: Arc::new(ControlThread),
             trace: None,
             notify: Arc::new(|_, _| {}),
             watch: Arc::new(|_, _| {}),

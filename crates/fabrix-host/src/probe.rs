@@ -1,32 +1,33 @@
 //! Probe: connects once, learns what the target has, and disconnects.
 //!
-//! Runs a shard on the calling thread. Programs call it before they know a disk's size.
+//! Runs a shard of the calling thread. Programs call it before they know a disk's size.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fabrix_rt::{Engine, Shard, ShardConfig, SpinPolicy, TaskId, Wait};
+use fabrix_rt::{ShardConfig, SpinPolicy, TaskId};
 
 use crate::link::Link;
 use crate::session::{Outcome, Protocol, Session};
-use crate::{ConnectError, ConnectErrorKind};
+use crate::{ConnectError, ConnectErrorKind, Options};
 
 /// Connects, learns what the target has, disconnects.
 ///
 /// # Errors
 /// The reason of the failure, within `bringup_timeout` whatever the target does.
 pub(crate) fn probe<P: Protocol<L>, L: Link>(
-    engine: Engine,
+    options: &Options,
     make: impl FnOnce(TaskId) -> Session<P, L>,
 ) -> Result<P::Found, ConnectError> {
     let config = ShardConfig {
-        engine,
+        engine: options.engine,
         arena_bytes: ARENA_BYTES,
         spin: SpinPolicy::Never,
         ..ShardConfig::default()
     };
-    let mut shard = Shard::new(config).map_err(|error| {
+    let control = &*options.control;
+    let mut shard = control.shard(config).map_err(|error| {
         ConnectError::new(ConnectErrorKind::Local, format!("cannot start: {error}"))
     })?;
     let task = shard.reserve();
@@ -39,14 +40,14 @@ pub(crate) fn probe<P: Protocol<L>, L: Link>(
             Outcome::Ready(found) => break Ok(found),
             Outcome::Failed(error) => break Err(error),
         }
-        shard.turn(Wait::AtMost(TURN));
+        control.turn(&mut shard, TURN);
     };
     session.borrow_mut().close(&mut shard);
     for _ in 0..CLOSING_TURNS {
         if shard.task(task).is_none() {
             break;
         }
-        shard.turn(Wait::AtMost(TURN));
+        control.turn(&mut shard, TURN);
     }
     outcome
 }

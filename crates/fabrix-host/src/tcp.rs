@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fabrix_proto::Machine;
-use fabrix_rt::{Completion, Op, Shard, Socket, TaskId, Token, net};
+use fabrix_rt::{Completion, Op, Shard, Socket, TaskId, Token};
 use fabrix_transport::{Connection as _, Ended, Stream, StreamSlots};
 
 use crate::link::{Link, OperationKind, Position, Route};
@@ -63,10 +63,7 @@ impl<M: HostMachine> Link for TcpLink<M> {
         setup: (M::Setup, u16),
     ) -> std::io::Result<Self> {
         let address = route.to;
-        let socket = match route.from {
-            Some(local) => net::stream_from(&address, local)?,
-            None => net::stream(&address)?,
-        };
+        let socket = shard.stream(&address, route.from)?;
         let slot = position.task_slot(OperationKind::Connect);
         let op = Op::Connect {
             socket: socket.clone(),

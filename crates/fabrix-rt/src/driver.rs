@@ -7,10 +7,11 @@
 //! - The shard calls it once per turn.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::{Completion, Nanos, Op, Poller, TaskId, Token};
+use crate::{Completion, Listener, Nanos, Op, Poller, Socket, TaskId, Token, net};
 
 /// An operation to begin.
 pub type Submission = (Token, Op);
@@ -43,6 +44,24 @@ pub trait Driver {
     /// The time by this driver's clock. A simulator has a clock of its own.
     fn now(&self) -> Nanos {
         Nanos::now()
+    }
+
+    /// An unconnected socket for [`Op::Connect`] to `to`. `from`: address of this end, None if the
+    /// system chooses. A simulator makes sockets of its own network.
+    ///
+    /// Errors: see [`net::stream`] and [`net::stream_from`].
+    fn stream(&mut self, to: &SocketAddr, from: Option<IpAddr>) -> io::Result<Socket> {
+        match from {
+            Some(from) => net::stream_from(to, from),
+            None => net::stream(to),
+        }
+    }
+
+    /// A listening socket. A simulator makes sockets of its own network.
+    ///
+    /// Errors: see [`net::listen`].
+    fn listen(&mut self, address: SocketAddr) -> io::Result<Listener> {
+        net::listen(address)
     }
 
     /// Makes the table of registered buffers, once, with room for `places` of them. Drivers of the

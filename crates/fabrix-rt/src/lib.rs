@@ -14,6 +14,7 @@ mod apart;
 mod bell;
 mod bitmap;
 mod buf;
+mod control;
 pub mod counting;
 pub mod driver;
 mod gather;
@@ -24,6 +25,7 @@ mod poller;
 mod region;
 mod registered;
 mod shard;
+pub mod simulated;
 mod slab;
 mod spin;
 mod sys;
@@ -34,14 +36,15 @@ mod token;
 pub use apart::Apart;
 pub use bitmap::Bitmap;
 pub use buf::Buf;
+pub use control::Control;
 pub use gather::Gather;
 pub use loan::{Lent, LocalRegion};
 pub use op::{Allocate, Completion, Loan, Op};
 pub use platform::engine::{Engine, Features, Refused};
 pub use platform::exchange::Exchange;
 pub use platform::{
-    File, Listener, ShardThread, Socket, Stretch, Waitable, is_in_memory, needed_thread, spawn,
-    stretch,
+    ControlThread, DetachedSocket, File, Listener, ShardThread, Socket, Stretch, Waitable,
+    is_in_memory, needed_thread, spawn, stretch,
 };
 pub use platform::{
     counter, engine, errno, exchange, local_peer, net, process, random, terminal, topology,

@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::mem;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,8 @@ use crate::loan::{self, LocalRegion, ZEROES_BYTES};
 use crate::slab::{MemoryListener, Slabs};
 use crate::timer::Timers;
 use crate::{
-    Buf, Completion, Engine, Lent, Nanos, Op, Poller, Refused, Region, TaskId, TimerId, Token,
+    Buf, Completion, Engine, Lent, Listener, Nanos, Op, Poller, Refused, Region, Socket, TaskId,
+    TimerId, Token,
 };
 
 /// An object that lives on a shard: a connection, a listener, a job.
@@ -208,6 +210,22 @@ impl Shard {
         self.submissions.push((token, op));
     }
 
+    /// An unconnected socket for [`Op::Connect`] to `to`. `from`: address of this end, None if the
+    /// system chooses.
+    ///
+    /// Errors: see [`net::stream`](crate::net::stream) and
+    /// [`net::stream_from`](crate::net::stream_from).
+    pub fn stream(&mut self, to: &SocketAddr, from: Option<IpAddr>) -> io::Result<Socket> {
+        self.driver.stream(to, from)
+    }
+
+    /// A listening socket.
+    ///
+    /// Errors: see [`net::listen`](crate::net::listen).
+    pub fn listen(&mut self, address: SocketAddr) -> io::Result<Listener> {
+        self.driver.listen(address)
+    }
+
     /// Adds a poller for a task: [`Task::completed`] is called with the slot of the token and
     /// result 0 in every turn that finds the poller ready. The poller ends with its task. A
     /// negative errno as the result ends it earlier: its descriptor cannot be waited for.
@@ -298,6 +316,15 @@ impl Shard {
         while !mem::take(&mut self.stopping) {
             self.turn(Wait::Forever);
         }
+    }
+
+    /// When the next turn is due if no operation ends before, for a simulator that chooses which
+    /// shard turns.
+    pub fn due(&self) -> Until {
+        if !self.submissions.is_empty() || self.mailbox.bell().is_rung() {
+            return Until::Now;
+        }
+        self.how_long(Wait::Forever)
     }
 
     /// One turn: begins all operations, waits if none has ended, and delivers completions, expired

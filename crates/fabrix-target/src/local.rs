@@ -86,7 +86,7 @@ impl Local {
     /// No challenge can be made: a sentence.
     pub(crate) fn demand(&self, chap: Option<&Chap>) -> Result<Auth, String> {
         chap.map_or(Ok(Auth::None), |chap| {
-            chap.demand(&mut self.challenges.borrow_mut())
+            chap.demand(&mut self.challenges.borrow_mut(), &*self.shared.control)
         })
     }
 

@@ -6,13 +6,14 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
-use std::net::TcpStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_proto::portal::canonical;
-use fabrix_rt::{Completion, Listener, Loan, Op, Shard, Task, TaskId, Token, errno, net};
+use fabrix_rt::{
+    Completion, DetachedSocket, Listener, Loan, Op, Shard, Task, TaskId, Token, errno,
+};
 
 use crate::shared::{Arrival, Done, Order, Shared};
 use crate::{Listen, Notice, Protocol};
@@ -46,7 +47,7 @@ impl Port {
         at: Listen,
         shared: Arc<Shared>,
     ) -> io::Result<(TaskId, Listen)> {
-        let listener = net::listen(at.portal.address)?;
+        let listener = shard.listen(at.portal.address)?;
         let bound = at.bound(listener.local_addr()?);
         let task = shard.reserve();
         let port = Self {
@@ -75,17 +76,17 @@ impl Port {
     }
 
     /// Hands a connection over if the limits allow it, or closes it.
-    fn admit(&mut self, stream: TcpStream) {
+    fn admit(&mut self, socket: DetachedSocket) {
         if !self.shared.may_connect() {
             return self.shared.notice(&Notice::TooManyConnections);
         }
-        let Ok(peer) = stream.peer_addr().map(canonical) else {
+        let Ok(peer) = socket.peer_addr().map(canonical) else {
             // The peer has closed it already.
             return;
         };
         match self.shared.unauthenticated_peers.admit(peer.ip()) {
             Some(unauthenticated_peer) => self.hand_over(Arrival {
-                stream,
+                socket,
                 protocol: self.protocol,
                 peer,
                 unauthenticated_peer,
@@ -128,9 +129,9 @@ impl Task for Port {
         match completion.loan {
             Loan::Socket(socket) => {
                 self.pausing = false;
-                // The descriptor has no other owner, so this cannot fail.
-                if let Ok(stream) = socket.into_stream() {
-                    self.admit(stream);
+                // The socket has no other owner, so this cannot fail.
+                if let Ok(socket) = socket.detach() {
+                    self.admit(socket);
                 }
                 self.accept(shard);
             }

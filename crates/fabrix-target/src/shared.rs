@@ -1,14 +1,13 @@
 //! State that all shards of a target share, the configuration of a target, and the orders between
 //! shards.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
-use std::time::Instant;
 
 use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_proto::nvme::timing::TimingPage;
-use fabrix_rt::{Remote, TaskId};
+use fabrix_rt::{Control, DetachedSocket, Nanos, Remote, TaskId};
 
 use crate::catalog::CurrentCatalog;
 use crate::counters::Counters;
@@ -49,7 +48,9 @@ pub(crate) struct Shared {
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Identity of the clock of the timing page: the boot id.
     clock: [u8; 16],
-    started: Instant,
+    started: Nanos,
+    /// The threads that change the target.
+    pub(crate) control: Arc<dyn Control>,
     pub(crate) shards: Vec<Remote>,
     pub(crate) config_tasks: OnceLock<Vec<TaskId>>,
     pub(crate) connections: AtomicUsize,
@@ -64,6 +65,7 @@ impl Shared {
         config: TargetConfig,
         deadlines: Deadlines,
         shards: Vec<Remote>,
+        control: Arc<dyn Control>,
     ) -> Arc<Self> {
         let (limits, store) = (config.limits, config.reservation_store);
         Arc::new(Self {
@@ -74,7 +76,8 @@ impl Shared {
             unauthenticated_peers: UnauthenticatedPeers::new(config.max_unauthenticated),
             clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
             counters: shards.iter().map(|_| Arc::default()).collect(),
-            started: Instant::now(),
+            started: control.now(),
+            control,
             shards,
             config_tasks: OnceLock::new(),
             connections: AtomicUsize::new(0),
@@ -101,7 +104,7 @@ impl Shared {
 
     /// The health log: the counters of all shards.
     pub(crate) fn health(&self) -> HealthCounters {
-        let hours = self.started.elapsed().as_secs() / 3600;
+        let hours = (self.control.now() - self.started).as_secs() / 3600;
         let mut health = HealthCounters {
             power_cycles: 1,
             power_on_hours: hours,
@@ -114,14 +117,14 @@ impl Shared {
     }
 
     /// Sets the time until which all shards time their commands.
-    pub(crate) fn time_until(&self, until: fabrix_rt::Nanos) {
+    pub(crate) fn time_until(&self, until: Nanos) {
         self.counters
             .iter()
             .for_each(|counters| counters.time_until(until));
     }
 
     /// The timing page: the sums of all shards.
-    pub(crate) fn timing(&self, now: fabrix_rt::Nanos) -> TimingPage {
+    pub(crate) fn timing(&self, now: Nanos) -> TimingPage {
         let left_ns = self.counters[0].timed_for(now);
         let seconds = u32::try_from(left_ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX);
         let mut page = TimingPage::new(self.clock, seconds);
@@ -155,7 +158,7 @@ impl Shared {
 
 /// A connection that was accepted.
 pub(crate) struct Arrival {
-    pub(crate) stream: TcpStream,
+    pub(crate) socket: DetachedSocket,
     /// Its protocol.
     pub(crate) protocol: Protocol,
     pub(crate) peer: SocketAddr,

@@ -2,12 +2,14 @@
 
 mod change;
 
+use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
 
-use fabrix_rt::{Remote, TaskId};
+use fabrix_rt::{Control, ControlThread, Nanos, Remote, TaskId};
 
 use crate::config_task::ConfigTask;
 use crate::lock::lock;
@@ -28,10 +30,16 @@ impl Target {
     /// # Errors
     /// See [`TargetError`].
     pub fn start(config: TargetConfig, shards: Vec<Remote>) -> Result<Self, TargetError> {
-        Self::start_with(config, Deadlines::default(), shards)
+        Self::start_with(
+            config,
+            Deadlines::default(),
+            shards,
+            Arc::new(ControlThread),
+        )
     }
 
-    /// Starts to listen, with other deadlines than the default ones.
+    /// Starts to listen, with other deadlines than the default ones. `control` is the thread that
+    /// calls this and every other method: it waits for the shards.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -39,9 +47,10 @@ impl Target {
         config: TargetConfig,
         deadlines: Deadlines,
         shards: Vec<Remote>,
+        control: Arc<dyn Control>,
     ) -> Result<Self, TargetError> {
         let desired = config.catalog.clone();
-        let shared = Shared::new(config, deadlines, shards);
+        let shared = Shared::new(config, deadlines, shards, control);
         let config_tasks = shared
             .shards
             .iter()
@@ -103,8 +112,9 @@ impl Target {
     }
 }
 
-/// Calls `function` on a shard, and waits for its result.
+/// Calls `function` on a shard, and waits for its result, without limit.
 fn call<T: Send + 'static>(
+    control: &dyn Control,
     shard: &Remote,
     function: impl FnOnce(&mut fabrix_rt::Shard) -> T + Send + 'static,
 ) -> Result<T, TargetError> {
@@ -114,13 +124,21 @@ fn call<T: Send + 'static>(
     };
     let sent = shard.run(Box::new(send));
     sent.map_err(|_full| TargetError::Stopped)?;
-    result.recv().map_err(|_gone| TargetError::Stopped)
+    let mut called = None;
+    control.wait(Nanos::MAX, &mut |at_most| {
+        let received = result.recv_timeout(at_most);
+        let is_over = !matches!(received, Err(RecvTimeoutError::Timeout));
+        called = received.ok();
+        is_over
+    });
+    called.ok_or(TargetError::Stopped)
 }
 
 /// Sets up the target's part on a shard.
 fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, TargetError> {
     let shared = Arc::clone(shared);
-    call(shard, move |shard| {
+    let control = Arc::clone(&shared.control);
+    call(&*control, shard, move |shard| {
         ConfigTask::install(shard, index, shared)
     })
 }
@@ -129,25 +147,36 @@ fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<Tas
 /// has removed its rings, a moment after the end of the process. So a port in use is tried again
 /// for that long.
 fn listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
-    let until = Instant::now() + PORT_PATIENCE;
+    let until = shared.control.now() + PORT_PATIENCE;
     loop {
         match try_listen(at, shared) {
             Err(TargetError::Listen(_, error))
-                if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until =>
+                if error.kind() == io::ErrorKind::AddrInUse && shared.control.now() < until =>
             {
-                thread::sleep(PORT_RETRY);
+                pause(&*shared.control, PORT_RETRY);
             }
             outcome => return outcome,
         }
     }
 }
 
+/// Waits for a time.
+fn pause(control: &dyn Control, time: Duration) {
+    control.wait(control.now() + time, &mut |at_most| {
+        thread::sleep(at_most);
+        false
+    });
+}
+
 /// Tries to open a port once.
 fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
     let first = shared.shards.first().ok_or(TargetError::Stopped)?;
     let shared = Arc::clone(shared);
-    call(first, move |shard| port::Port::open(shard, at, shared))?
-        .map_err(|error| TargetError::Listen(at.portal.address, error))
+    let control = Arc::clone(&shared.control);
+    call(&*control, first, move |shard| {
+        port::Port::open(shard, at, shared)
+    })?
+    .map_err(|error| TargetError::Listen(at.portal.address, error))
 }
 
 /// Time in which a port in use is tried again, and the delay between attempts.

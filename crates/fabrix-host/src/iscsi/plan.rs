@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fabrix_proto::iscsi::auth::{Challenges, ChapProof, Credentials, PolicyError, Secret};
 use fabrix_proto::iscsi::initiator::{DiscoveredTarget, LoginConfig};
 use fabrix_proto::scsi::bringup::UnitFacts;
-use fabrix_rt::random;
+use fabrix_rt::Control;
 
 use super::known_disk::KnownDisk;
 use super::{Account, Address, Initiator};
@@ -40,7 +40,8 @@ impl Plan {
         options: &Options,
     ) -> Result<Self, ConnectError> {
         let mut isid = [ISID_RANDOM, 0, 0, 0, 0, 0];
-        random::fill(&mut isid[1..4]).map_err(|error| no_random(&error))?;
+        let drawn = options.control.random(&mut isid[1..4]);
+        drawn.map_err(|error| no_random(&error))?;
         let plan = Self {
             portal,
             target: address.target.as_deref().map(Into::into),
@@ -98,7 +99,11 @@ impl Plan {
     /// Parameters of one login. A CHAP challenge to the target is used once.
     pub(super) fn login(&self) -> Result<LoginConfig, ConnectError> {
         let auth = match &self.initiator.ours {
-            Some(ours) => Some(Box::new(proof(ours, self.initiator.theirs.as_ref())?)),
+            Some(ours) => Some(Box::new(proof(
+                ours,
+                self.initiator.theirs.as_ref(),
+                &*self.options.control,
+            )?)),
             None if self.initiator.theirs.is_some() => {
                 let sentence =
                     "a target proves who it is only to who proves it too: give a user and a secret";
@@ -118,7 +123,11 @@ impl Plan {
 }
 
 /// CHAP credentials of the initiator, and of the target for mutual CHAP.
-fn proof(ours: &Account, theirs: Option<&Account>) -> Result<ChapProof, ConnectError> {
+fn proof(
+    ours: &Account,
+    theirs: Option<&Account>,
+    control: &dyn Control,
+) -> Result<ChapProof, ConnectError> {
     let wrong = |error: PolicyError| ConnectError::new(ConnectErrorKind::Usage, error.to_string());
     let credentials = |account: &Account| {
         let secret = Secret::new(account.secret.as_bytes())?;
@@ -127,7 +136,9 @@ fn proof(ours: &Account, theirs: Option<&Account>) -> Result<ChapProof, ConnectE
     let target = match theirs {
         Some(theirs) => {
             let mut bytes = [0; 1 + CHALLENGE_BYTES];
-            random::fill(&mut bytes).map_err(|error| no_random(&error))?;
+            control
+                .random(&mut bytes)
+                .map_err(|error| no_random(&error))?;
             let (identifier, challenge) = (bytes[0], &bytes[1..]);
             let issued = Challenges::default().issue(identifier, challenge);
             let challenge = issued.map_err(wrong)?;

@@ -1,6 +1,7 @@
 //! iSCSI over TCP as a link to a target. The only file of this folder that names a transport.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::Channel;
@@ -23,8 +24,8 @@ impl Plan {
     /// As [`probe::probe`].
     pub(super) fn probe(&self, portal: SocketAddr) -> Result<Found, ConnectError> {
         let plan = self.at(portal);
-        let engine = self.options.engine;
-        probe::probe(engine, |task| Session::<Link>::from_plan(task, plan))
+        let options = Arc::clone(&self.options);
+        probe::probe(&options, |task| Session::<Link>::from_plan(task, plan))
     }
 
     /// Opens a channel to the disk, with a session of its own that starts to connect.

@@ -25,8 +25,8 @@ impl Plan {
             address,
             ..self.clone()
         };
-        let engine = self.options.engine;
-        probe::probe(engine, |task| {
+        let options = Arc::clone(&self.options);
+        probe::probe(&options, |task| {
             Session::<TcpLink<Host>>::from_plan(task, plan)
         })
     }

@@ -10,6 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
+use crate::simulated::{SimulatedListener, SimulatedSocket};
 use crate::{Apart, Buf, Gather, sys};
 
 /// A descriptor that a sleeping shard can wait for.
@@ -25,13 +26,29 @@ pub struct File {
 /// A stream socket, connected or to be connected.
 #[derive(Clone, Debug)]
 pub struct Socket {
-    stream: Rc<Apart<TcpStream>>,
+    stream: Rc<Apart<Stream>>,
+}
+
+/// A stream socket that no shard holds, so that it may move to another thread.
+#[derive(Debug)]
+pub struct DetachedSocket(Stream);
+
+#[derive(Debug)]
+enum Stream {
+    Kernel(TcpStream),
+    Simulated(Box<dyn SimulatedSocket>),
 }
 
 /// A listening socket.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    listener: Rc<TcpListener>,
+    listener: Rc<Listening>,
+}
+
+#[derive(Debug)]
+enum Listening {
+    Kernel(TcpListener),
+    Simulated(Box<dyn SimulatedListener>),
 }
 
 impl File {
@@ -82,17 +99,32 @@ impl Socket {
     /// Ends both directions. Waiting operations end, and the peer sees the end of the stream. An
     /// unconnected socket is ignored.
     pub fn shutdown(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.end(Shutdown::Both);
     }
 
     /// Ends the sending direction.
     pub fn shutdown_send(&self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.end(Shutdown::Write);
+    }
+
+    fn end(&self, how: Shutdown) {
+        match &**self.stream {
+            Stream::Kernel(stream) => {
+                let _not_connected = stream.shutdown(how);
+            }
+            Stream::Simulated(socket) => socket.shutdown(how),
+        }
     }
 
     /// Makes close(2) reset the connection and drop the queued bytes (SO_LINGER).
     pub fn linger_zero(&self) -> io::Result<()> {
-        sys::socket::linger_zero(self.stream.as_fd())
+        match &**self.stream {
+            Stream::Kernel(stream) => sys::socket::linger_zero(stream.as_fd()),
+            Stream::Simulated(socket) => {
+                socket.linger_zero();
+                Ok(())
+            }
+        }
     }
 
     /// Address of the peer.
@@ -102,24 +134,92 @@ impl Socket {
 
     /// Address of this end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.local_addr()
+        match &**self.stream {
+            Stream::Kernel(stream) => stream.local_addr(),
+            Stream::Simulated(socket) => socket.local_addr(),
+        }
     }
 
-    /// Sets the sizes of the kernel's buffers, in bytes. The system may apply limits silently.
+    /// Sets the sizes of the kernel's buffers, in bytes. The system may apply limits silently. A
+    /// simulated network sizes its buffers itself.
     pub fn set_buffer_bytes(&self, send: usize, receive: usize) -> io::Result<()> {
-        sys::socket::set_buffer_bytes(self.stream.as_fd(), send, receive)
+        match &**self.stream {
+            Stream::Kernel(stream) => sys::socket::set_buffer_bytes(stream.as_fd(), send, receive),
+            Stream::Simulated(_) => Ok(()),
+        }
     }
 
     /// The same socket as a stream of std.
+    ///
+    /// # Panics
+    /// With a simulated socket.
     pub fn stream(&self) -> &TcpStream {
-        &self.stream
+        self.stream.kernel()
     }
 
-    /// The stream of std, which another shard can take with `Socket::from`. It is a second
-    /// descriptor if a clone or an operation in progress holds the first.
-    pub fn into_stream(self) -> io::Result<TcpStream> {
+    /// The socket of a simulated network. None: it is the kernel's.
+    pub fn simulated(&self) -> Option<&dyn SimulatedSocket> {
+        match &**self.stream {
+            Stream::Kernel(_) => None,
+            Stream::Simulated(socket) => Some(&**socket),
+        }
+    }
+
+    /// The socket without its shard, for another shard, which takes it with `Socket::from`. It is a
+    /// second descriptor if a clone or an operation in progress holds the first.
+    ///
+    /// Errors: no descriptor is free, or a simulated socket has another holder.
+    pub fn detach(self) -> io::Result<DetachedSocket> {
         let alone = Rc::try_unwrap(self.stream).map(Apart::into_inner);
-        alone.or_else(|shared| shared.try_clone())
+        let stream = alone.or_else(|shared| match &**shared {
+            Stream::Kernel(stream) => stream.try_clone().map(Stream::Kernel),
+            Stream::Simulated(_) => Err(io::ErrorKind::ResourceBusy.into()),
+        })?;
+        Ok(DetachedSocket(stream))
+    }
+}
+
+impl DetachedSocket {
+    /// Address of the peer.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr()
+    }
+}
+
+impl Stream {
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Kernel(stream) => stream.peer_addr(),
+            Self::Simulated(socket) => socket.peer_addr(),
+        }
+    }
+
+    /// The kernel's stream, for its drivers and for system calls.
+    fn kernel(&self) -> &TcpStream {
+        match self {
+            Self::Kernel(stream) => stream,
+            Self::Simulated(_) => panic!("a simulated socket has no descriptor"),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kernel().as_fd()
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.kernel().as_raw_fd()
+    }
+}
+
+impl From<Stream> for Socket {
+    fn from(stream: Stream) -> Self {
+        Self {
+            stream: Rc::new(Apart::new(stream)),
+        }
     }
 }
 
@@ -127,40 +227,77 @@ impl Socket {
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         let _ = stream.set_nonblocking(false); // fails on no open socket
-        Self {
-            stream: Rc::new(Apart::new(stream)),
-        }
+        Self::from(Stream::Kernel(stream))
     }
 }
 
 impl From<OwnedFd> for Socket {
     fn from(descriptor: OwnedFd) -> Self {
-        Self {
-            stream: Rc::new(Apart::new(TcpStream::from(descriptor))),
-        }
+        Self::from(Stream::Kernel(TcpStream::from(descriptor)))
     }
 }
 
-impl TryFrom<Socket> for TcpStream {
-    type Error = io::Error;
-    fn try_from(socket: Socket) -> io::Result<Self> {
-        socket.into_stream()
+impl From<DetachedSocket> for Socket {
+    fn from(detached: DetachedSocket) -> Self {
+        Self::from(detached.0)
+    }
+}
+
+impl From<Box<dyn SimulatedSocket>> for Socket {
+    fn from(socket: Box<dyn SimulatedSocket>) -> Self {
+        Self::from(Stream::Simulated(socket))
     }
 }
 
 impl Listener {
     /// The address, with the port that the system has chosen.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        match &*self.listener {
+            Listening::Kernel(listener) => listener.local_addr(),
+            Listening::Simulated(listener) => Ok(listener.local_addr()),
+        }
     }
 
     /// Stops listening. A waiting accept ends with an error.
     pub fn shutdown(&self) {
-        sys::socket::shutdown(self.listener.as_fd());
+        match &*self.listener {
+            Listening::Kernel(listener) => sys::socket::shutdown(listener.as_fd()),
+            Listening::Simulated(listener) => listener.shutdown(),
+        }
+    }
+
+    /// The listening socket of a simulated network. None: it is the kernel's.
+    pub fn simulated(&self) -> Option<&dyn SimulatedListener> {
+        match &*self.listener {
+            Listening::Kernel(_) => None,
+            Listening::Simulated(listener) => Some(&**listener),
+        }
     }
 
     pub(crate) fn listener(&self) -> &TcpListener {
-        &self.listener
+        self.listener.kernel()
+    }
+}
+
+impl Listening {
+    /// The kernel's socket, for its drivers and for system calls.
+    fn kernel(&self) -> &TcpListener {
+        match self {
+            Self::Kernel(listener) => listener,
+            Self::Simulated(_) => panic!("a simulated listener has no descriptor"),
+        }
+    }
+}
+
+impl AsFd for Listening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kernel().as_fd()
+    }
+}
+
+impl AsRawFd for Listening {
+    fn as_raw_fd(&self) -> RawFd {
+        self.kernel().as_raw_fd()
     }
 }
 
@@ -174,7 +311,15 @@ impl From<OwnedFd> for Listener {
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {
         Self {
-            listener: Rc::new(listener),
+            listener: Rc::new(Listening::Kernel(listener)),
+        }
+    }
+}
+
+impl From<Box<dyn SimulatedListener>> for Listener {
+    fn from(listener: Box<dyn SimulatedListener>) -> Self {
+        Self {
+            listener: Rc::new(Listening::Simulated(listener)),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! Unsafe code of both stands in `sys/`.
 
 mod clock;
+mod control;
 pub mod counter;
 mod driver;
 pub mod engine;
@@ -26,7 +27,8 @@ mod start;
 pub mod terminal;
 pub mod topology;
 
+pub use control::ControlThread;
 pub(crate) use event::Event;
-pub use handle::{File, Listener, Socket, Waitable, is_in_memory};
+pub use handle::{DetachedSocket, File, Listener, Socket, Waitable, is_in_memory};
 pub use sparse::{Stretch, stretch};
 pub use spawn::{ShardThread, needed_thread, spawn};

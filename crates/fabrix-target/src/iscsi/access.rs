@@ -8,7 +8,7 @@ use fabrix_proto::iscsi::auth::{
     Algorithm, Challenges, ChapPolicy, Credentials, PolicyError, Secret,
 };
 use fabrix_proto::iscsi::login::{Auth, name};
-use fabrix_rt::random;
+use fabrix_rt::Control;
 
 /// The access rules of an iSCSI target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,9 +87,14 @@ impl Chap {
     ///
     /// # Errors
     /// The kernel returns no random bytes, or repeats earlier ones: a sentence.
-    pub(crate) fn demand(&self, challenges: &mut Challenges) -> Result<Auth, String> {
+    pub(crate) fn demand(
+        &self,
+        challenges: &mut Challenges,
+        control: &dyn Control,
+    ) -> Result<Auth, String> {
         let mut bytes = [0; 1 + CHALLENGE_BYTES];
-        random::fill(&mut bytes).map_err(|error| format!("no random bytes: {error}"))?;
+        let drawn = control.random(&mut bytes);
+        drawn.map_err(|error| format!("no random bytes: {error}"))?;
         let [identifier, challenge @ ..] = bytes;
         let policy = challenges
             .issue(identifier, &challenge)

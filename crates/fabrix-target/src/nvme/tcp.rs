@@ -14,10 +14,7 @@ use crate::shared::Arrival;
 
 /// Takes over an accepted connection.
 pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
-    let stream = arrival.stream;
-    // Answers leave when they are ready: one send carries all of a turn.
-    let _only_slower = stream.set_nodelay(true);
-    let socket = Socket::from(stream);
+    let socket = Socket::from(arrival.socket);
     let task = shard.reserve();
     let most = &local.shared.catalog.limits;
     let slots = most.max_queue_entries;

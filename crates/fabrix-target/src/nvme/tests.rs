@@ -5,6 +5,7 @@ mod messages;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Geometry, Identity};
@@ -16,7 +17,7 @@ use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{
     CompletionEntry, KeyedSglDescriptor, SglDescriptor, SglKind, Status, SubmissionEntry,
 };
-use fabrix_rt::{Completion, HugePages, Loan, Shard, ShardConfig, TaskId, Wait};
+use fabrix_rt::{Completion, ControlThread, HugePages, Loan, Shard, ShardConfig, TaskId, Wait};
 use zerocopy::{IntoBytes, transmute};
 
 use self::messages::{Messages, Wire};
@@ -85,7 +86,12 @@ impl Stage {
             notify: Box::new(|_| ()),
         };
         let wanted = config.catalog.clone();
-        let shared = Shared::new(config, Deadlines::default(), vec![shard.remote()]);
+        let shared = Shared::new(
+            config,
+            Deadlines::default(),
+            vec![shard.remote()],
+            Arc::new(ControlThread),
+        );
         let snapshot = shared.catalog.next(&wanted).expect("a catalog");
         shared.catalog.publish(snapshot);
         let local = Local::new(&shard, 0, shared);

@@ -5,14 +5,15 @@
 //! must not call this, and so `notify` must not: the shard would wait for itself.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use fabrix_block::Device;
 use fabrix_block::filter::stats::Stats;
+use fabrix_rt::{Control, Nanos};
 
-use super::{Target, listen};
+use super::{Target, listen, pause};
 use crate::catalog::diff;
 use crate::config::check_free;
 use crate::lock::lock;
@@ -130,11 +131,12 @@ impl Target {
             let gone = ports.extract_if(.., |(_, listen)| closed.contains(listen));
             gone.map(|(task, _)| task).collect()
         };
-        let until = Instant::now() + PATIENCE;
-        wait_for(until, |done| {
+        let control = &*self.shared.control;
+        let until = control.now() + PATIENCE;
+        wait_for(control, until, |done| {
             let shard = &self.shared.shards[0];
             tasks.iter().fold(true, |all, task| {
-                let given = again(until, || {
+                let given = again(control, until, || {
                     let close = port::Close(done.clone());
                     shard.send(*task, Box::new(close)).is_ok()
                 });
@@ -154,17 +156,20 @@ impl Target {
     /// Lets every shard serve the present catalog, and then announce it. The announcement goes out
     /// even if a shard is late, because it is not repeated.
     fn spread(&self) -> Result<(), TargetError> {
-        let until = Instant::now() + PATIENCE;
+        let until = self.shared.control.now() + PATIENCE;
         let served = self.order_all(until, Order::Serve);
         let announced = self.order_all(until, Order::Announce);
         served.and(announced)
     }
 
     /// Gives an order to every shard and waits until all have carried it out.
-    fn order_all(&self, until: Instant, order: impl Fn(Done) -> Order) -> Result<(), TargetError> {
-        wait_for(until, |done| {
+    fn order_all(&self, until: Nanos, order: impl Fn(Done) -> Order) -> Result<(), TargetError> {
+        let control = &*self.shared.control;
+        wait_for(control, until, |done| {
             (0..self.shared.shards.len()).fold(true, |all, index| {
-                let given = again(until, || self.shared.order(index, order(done.clone())));
+                let given = again(control, until, || {
+                    self.shared.order(index, order(done.clone()))
+                });
                 all && given
             })
         })
@@ -172,24 +177,27 @@ impl Target {
 }
 
 /// Gives orders, and waits for their completion until a deadline.
-fn wait_for(until: Instant, give: impl FnOnce(Done) -> bool) -> Result<(), TargetError> {
+fn wait_for(
+    control: &dyn Control,
+    until: Nanos,
+    give: impl FnOnce(Done) -> bool,
+) -> Result<(), TargetError> {
     let (done, all_done) = mpsc::channel();
     let given = give(done);
-    let left = until.saturating_duration_since(Instant::now());
-    match all_done.recv_timeout(left) {
-        Err(mpsc::RecvTimeoutError::Disconnected) if given => Ok(()),
-        _ => Err(TargetError::Late),
-    }
+    let ended = control.wait(until, &mut |at_most| {
+        all_done.recv_timeout(at_most) == Err(RecvTimeoutError::Disconnected)
+    });
+    (given && ended).then_some(()).ok_or(TargetError::Late)
 }
 
 /// Repeats an attempt until it succeeds or the deadline has passed. A full mailbox has room again
 /// soon.
-fn again(until: Instant, mut attempt: impl FnMut() -> bool) -> bool {
+fn again(control: &dyn Control, until: Nanos, mut attempt: impl FnMut() -> bool) -> bool {
     while !attempt() {
-        if Instant::now() >= until {
+        if control.now() >= until {
             return false;
         }
-        thread::sleep(RETRY);
+        pause(control, RETRY);
     }
     true
 }

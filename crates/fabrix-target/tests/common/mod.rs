@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
-use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
+use fabrix_rt::{
+    ControlThread, Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn,
+};
 use fabrix_target::{
     Catalog, Deadlines, Export, Initiators, IscsiTargetConfig, Limits, Listen, NAMESPACES_MAX,
     Notice, ReservationStore, SubsystemConfig, Target, TargetConfig, TargetError,
@@ -130,7 +132,8 @@ impl Stage {
             }),
         };
         let remotes = shards.iter().map(|shard| shard.remote.clone()).collect();
-        let target = Target::start_with(config, plan.deadlines, remotes).expect("a target");
+        let target = Target::start_with(config, plan.deadlines, remotes, Arc::new(ControlThread))
+            .expect("a target");
         let address = target.addresses()[0];
         Self {
             target,

@@ -423,8 +423,8 @@ impl IoQueue {
         }
     }
 
-    /// Deallocates range after range, until the disk does not answer one at once or the command has
-    /// had its share of the turn.
+    /// Deallocates range after range, until the disk does not answer one at once or has no room, or
+    /// the command has had its share of the turn.
     pub(crate) fn next_range(
         &mut self,
         context: &mut CommandContext<'_, impl Queue>,
@@ -439,8 +439,8 @@ impl IoQueue {
                     .commands
                     .pause(claim, Work::Paused(command, Some(ranges)));
             }
-            ranges.next += 1;
             if at.1 == 0 {
+                ranges.next += 1;
                 continue;
             }
             match submit_range(
@@ -451,11 +451,18 @@ impl IoQueue {
                 at,
                 None,
             ) {
-                Submitted::Done(status, _) if status.is_ok() || is_ignored(status) => {}
-                Submitted::Busy(_) => {}
+                Submitted::Done(status, _) if status.is_ok() || is_ignored(status) => {
+                    ranges.next += 1;
+                }
+                Submitted::Busy(_) => {
+                    return self
+                        .commands
+                        .stall(claim, Work::Paused(command, Some(ranges)));
+                }
                 Submitted::Done(status, _) => return self.end(context, claim, status),
                 Submitted::Refused(status) => return context.answer(claim, status),
                 Submitted::Pending => {
+                    ranges.next += 1;
                     let work = Work::Deallocating(command, ranges);
                     return self.commands.keep_at_disk(claim, work);
                 }
@@ -465,7 +472,7 @@ impl IoQueue {
     }
 }
 
-/// Deallocation is a hint. A disk that does not support it, or has no room, ignores it.
+/// Deallocation is a hint: a disk that does not support it ignores it.
 fn is_ignored(status: DiskStatus) -> bool {
     status == DiskStatus::Unsupported
 }

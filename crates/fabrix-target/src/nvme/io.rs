@@ -56,8 +56,8 @@ pub(crate) enum Work {
     Fetching(ResolvedCommand),
     /// Room at the disk. The data of the request, if any, is kept here.
     Stalled(ResolvedCommand, Option<Buf>),
-    /// The turn of other connections, because the command's disk answers at once. The ranges are
-    /// the remaining ones, if the command has any.
+    /// The turn of other connections, because the command's disk answers at once, or room at the
+    /// disk for the next range. The ranges are the remaining ones, if the command has any.
     Paused(ResolvedCommand, Option<Ranges>),
     /// The disk's cache, before a read that must come from the medium.
     FlushingToRead(ResolvedCommand),

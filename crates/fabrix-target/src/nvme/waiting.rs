@@ -23,7 +23,9 @@ impl<Q: Queue> Waiting<Q> for IoQueue {
 
     fn stalled_at(&self, slot: Slot) -> Option<DiskId> {
         match self.commands.get(slot)? {
-            Work::Stalled(command, _) | Work::Half { command, .. } => Some(command.disk),
+            Work::Stalled(command, _) | Work::Paused(command, _) | Work::Half { command, .. } => {
+                Some(command.disk)
+            }
             _ => None,
         }
     }

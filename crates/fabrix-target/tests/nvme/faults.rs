@@ -24,6 +24,7 @@ on_both_engines!(
     forced_unit_access_reaches_the_disk,
     commands_in_several_steps_stop_at_the_first_error,
     a_verify_goes_on_where_its_disk_had_no_room,
+    a_deallocation_goes_on_where_its_disk_had_no_room,
     late_answers_meet_their_own_commands,
 );
 
@@ -288,6 +289,31 @@ fn a_verify_goes_on_where_its_disk_had_no_room(engine: Engine) {
     assert_eq!(io.finish(verify).status, Status::SUCCESS);
     let read = disk.asked().len() - disk.refused();
     assert_eq!(read, 32, "each piece of 128 KiB once");
+}
+
+/// A busy disk drops no range.
+fn a_deallocation_goes_on_where_its_disk_had_no_room(engine: Engine) {
+    let disk = TestDisk::new(4 << 20);
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
+    let (_admin, mut io) = stage.admin_and_io();
+    io.write(1, 0, &pattern(2048, 1));
+    disk.when(Kind::Zeroes, Do::Keep);
+    let ranges = [DatasetRange::new(0, 1), DatasetRange::new(2, 1)];
+    let list = SubmissionEntry::dataset_management(1, 2, true);
+    let deallocation = io.submit(list, Data::Inline(ranges.as_bytes()));
+    disk.until_kept(1);
+    disk.when(Kind::Zeroes, Do::Busy);
+    disk.release();
+    disk.until_refused();
+    disk.when(Kind::Zeroes, Do::Obey);
+    assert_eq!(io.finish(deallocation).status, Status::SUCCESS);
+    let mut expected = pattern(2048, 1);
+    expected[..512].fill(0);
+    expected[1024..1536].fill(0);
+    assert_eq!(io.read(1, 0, 4), expected);
+    let asked = disk.asked().into_iter();
+    let deallocated = asked.filter(|it| *it == Operation::Deallocate).count();
+    assert_eq!(deallocated - disk.refused(), 2, "each range once");
 }
 
 /// Answers that come late and out of order, on a disk with a delay for writes only.

@@ -6,7 +6,7 @@
 
 use crate::process::{cargo, cargo_name, command, lines_of, run, works};
 use crate::summary::{Counts, Stop, Summary, Tally};
-use crate::{conformance, count, deps, fuzz, interop, no_os, pages, tidy};
+use crate::{conformance, count, deps, fuzz, interop, no_os, pages, sim, tidy};
 use std::io::IsTerminal;
 use std::process::Stdio;
 use std::sync::mpsc::RecvTimeoutError;
@@ -18,7 +18,7 @@ const TESTS_SECONDS_MAX: &str = "660";
 /// A name, and what runs; true: at length.
 type Step = (&'static str, fn(bool) -> Result<Counts, Stop>);
 
-const TEST: [Step; 12] = [
+const TEST: [Step; 13] = [
     ("fmt", |_| fmt()),
     ("tidy", |_| held(tidy::check())),
     ("deps", |_| held(deps::check())),
@@ -28,6 +28,7 @@ const TEST: [Step; 12] = [
     // By itself, so that the limit of the tests is about the tests alone.
     ("build", |_| held(build())),
     ("tests", |_| tests(&["--workspace"])),
+    ("sim", |whole| sim::run(&sim::Options::of_test(whole))),
     ("fuzz", |whole| fuzz::run(&fuzz::Options::of_test(whole))),
     ("conformance", |_| conformance::run()),
     ("pages", |_| pages::run(&pages::Options::default())),

@@ -15,6 +15,7 @@ mod pages;
 mod perf;
 mod process;
 mod sharing;
+mod sim;
 mod summary;
 mod tidy;
 
@@ -56,6 +57,8 @@ enum Task {
     Pages(pages::Options),
     /// The fuzz targets, each for a minute
     Fuzz(fuzz::Options),
+    /// Simulated worlds of hosts, targets, networks and disks, one for each seed
+    Sim(sim::Options),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +90,7 @@ fn run(task: Task) -> Result<bool, String> {
         Task::Interop(options) => suite(interop::run(&options)),
         Task::Pages(options) => suite(pages::run(&options)),
         Task::Fuzz(options) => suite(fuzz::run(&options)),
+        Task::Sim(options) => suite(sim::run(&options)),
     }
 }
 

@@ -1,0 +1,322 @@
+//! The checker: what each block may hold, as its users know it.
+//!
+//! Every write has a number of its own, which fills its blocks. A block is a register: a read may
+//! return the last write that was acknowledged, one that runs, or one that failed and may have
+//! happened. A value that was replaced never comes back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+
+/// Number of a write. Zero: the block was never written, or holds zeroes.
+pub(crate) type Value = u64;
+
+/// A point in the order of events.
+type Tick = u64;
+
+/// All blocks of a disk.
+#[derive(Debug)]
+pub(crate) struct Checker {
+    blocks: Vec<Block>,
+    reads: BTreeMap<ReadId, Read>,
+    /// Acknowledged writes, by block, that a compare-and-write has replaced.
+    replaced: BTreeSet<(u64, Value)>,
+    tick: Tick,
+    next: Value,
+}
+
+/// Number of a read.
+pub(crate) type ReadId = u64;
+
+/// A read in progress.
+#[derive(Debug)]
+struct Read {
+    began: Tick,
+    first: u64,
+    /// What each of its blocks held or may have held since the read began.
+    possible: Vec<Vec<Value>>,
+}
+
+/// What one block may hold.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// Acknowledged writes that may be the last one, with the times of their ends.
+    acknowledged: Vec<(Value, Tick)>,
+    /// Writes in progress, with the times at which they began, and whether they were seen.
+    running: Vec<(Value, Tick, bool)>,
+    /// Writes that failed: they may have happened, and may happen yet.
+    failed: Vec<Value>,
+}
+
+/// A read returned what the block cannot hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    /// The block.
+    pub(crate) block: u64,
+    /// What was read.
+    pub(crate) read: Value,
+    /// What it may hold.
+    pub(crate) possible: Vec<Value>,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "block {} holds write {}, and may hold only {:?}",
+            self.block, self.read, self.possible
+        )
+    }
+}
+
+impl Checker {
+    /// A disk of zeroes.
+    pub(crate) fn new(blocks: u64) -> Self {
+        let block = Block {
+            acknowledged: vec![(0, 0)],
+            ..Block::default()
+        };
+        Self {
+            blocks: vec![block; usize::try_from(blocks).expect("a small disk")],
+            reads: BTreeMap::new(),
+            replaced: BTreeSet::new(),
+            tick: 0,
+            next: 1,
+        }
+    }
+
+    fn now(&mut self) -> Tick {
+        self.tick += 1;
+        self.tick
+    }
+
+    /// A number for the next write.
+    pub(crate) fn next_value(&mut self) -> Value {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// A write of `value` to `blocks` begins. Zero for zeroes.
+    pub(crate) fn write_begins(&mut self, value: Value, blocks: Range<u64>) {
+        let now = self.now();
+        for block in self.range(blocks.clone()) {
+            block.running.push((value, now, false));
+        }
+        for read in self.reads.values_mut() {
+            let possible = (read.first..).zip(&mut read.possible);
+            for (_, possible) in possible.filter(|(block, _)| blocks.contains(block)) {
+                possible.push(value);
+            }
+        }
+    }
+
+    /// A write was acknowledged.
+    pub(crate) fn write_ends(&mut self, value: Value, blocks: Range<u64>) {
+        let now = self.now();
+        for block in self.range(blocks) {
+            let Some((_, began, _)) = block.take_running(value) else {
+                continue;
+            };
+            block.acknowledged.retain(|(_, ended)| *ended > began);
+            block.acknowledged.push((value, now));
+        }
+    }
+
+    /// A value that a block may hold now, to compare with.
+    pub(crate) fn guess(&self, block: u64) -> Value {
+        let state = &self.blocks[usize::try_from(block).expect("a block")];
+        state.possible().next().unwrap_or(0)
+    }
+
+    /// A compare-and-write of one block has replaced `expected` with `value`.
+    ///
+    /// # Errors
+    /// The block cannot have held `expected`, or another compare-and-write has replaced it too.
+    pub(crate) fn compare_ends(
+        &mut self,
+        read: ReadId,
+        expected: Value,
+        value: Value,
+    ) -> Result<(), String> {
+        let block = self.reads.get(&read).expect("it began").first;
+        let ended = self.read_ends(read, &[expected]);
+        // A write that is not acknowledged may be carried out again.
+        let state = &self.blocks[usize::try_from(block).expect("a block")];
+        let is_over = !state.running.iter().any(|(it, ..)| *it == expected)
+            && !state.failed.contains(&expected);
+        self.write_ends(value, block..block + 1);
+        ended.map_err(|wrong| wrong.to_string())?;
+        if expected != 0 && is_over && !self.replaced.insert((block, expected)) {
+            return Err(format!(
+                "two comparisons found write {expected} in block {block}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// A compare-and-write of one block found another value than `expected`: its write of `value`
+    /// never happens.
+    ///
+    /// # Errors
+    /// The block cannot have held another value since the read began.
+    pub(crate) fn compare_fails(
+        &mut self,
+        read: ReadId,
+        expected: Value,
+        value: Value,
+    ) -> Result<(), Wrong> {
+        let read = self.reads.remove(&read).expect("it began");
+        let block = read.first;
+        self.range(block..block + 1)[0].take_running(value);
+        // Its own value was possible only if the comparison had succeeded.
+        let others = |possible: &&Value| ![expected, value].contains(*possible);
+        match read.possible[0].iter().any(|it| others(&it)) {
+            true => Ok(()),
+            false => Err(Wrong {
+                block,
+                read: expected,
+                possible: read.possible[0].clone(),
+            }),
+        }
+    }
+
+    /// A write has failed, or nobody answered.
+    pub(crate) fn write_fails(&mut self, value: Value, blocks: Range<u64>) {
+        let now = self.now();
+        for block in self.range(blocks) {
+            match block.take_running(value) {
+                Some((_, _, true)) => block.acknowledged.push((value, now)),
+                Some(_) => block.failed.push(value),
+                None => {}
+            }
+        }
+    }
+
+    /// A read of `blocks` begins.
+    pub(crate) fn read_begins(&mut self, blocks: Range<u64>) -> ReadId {
+        let began = self.now();
+        let first = blocks.start;
+        let possible = self.range(blocks).iter();
+        let possible = possible.map(|block| block.possible().collect()).collect();
+        let read = Read {
+            began,
+            first,
+            possible,
+        };
+        self.reads.insert(began, read);
+        began
+    }
+
+    /// A read has failed.
+    pub(crate) fn read_fails(&mut self, read: ReadId) {
+        self.reads.remove(&read);
+    }
+
+    /// A read has returned these values, one for each of its blocks.
+    ///
+    /// # Errors
+    /// A block cannot have held its value.
+    pub(crate) fn read_ends(&mut self, read: ReadId, values: &[Value]) -> Result<(), Wrong> {
+        let now = self.now();
+        let read = self.reads.remove(&read).expect("it began");
+        let blocks = (read.first..).zip(read.possible).zip(values);
+        for ((block, possible), value) in blocks {
+            if !possible.contains(value) {
+                return Err(Wrong {
+                    block,
+                    read: *value,
+                    possible,
+                });
+            }
+            self.range(block..block + 1)[0].saw(*value, read.began, now);
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, blocks: Range<u64>) -> &mut [Block] {
+        let index = |block| usize::try_from(block).expect("a block");
+        &mut self.blocks[index(blocks.start)..index(blocks.end)]
+    }
+}
+
+impl Block {
+    fn possible(&self) -> impl Iterator<Item = Value> {
+        let acknowledged = self.acknowledged.iter().map(|(value, _)| *value);
+        let running = self.running.iter().map(|(value, ..)| *value);
+        acknowledged
+            .chain(running)
+            .chain(self.failed.iter().copied())
+    }
+
+    fn take_running(&mut self, value: Value) -> Option<(Value, Tick, bool)> {
+        let index = self.running.iter().position(|(it, ..)| *it == value)?;
+        Some(self.running.remove(index))
+    }
+
+    /// The block held `value` at some time from `began` to `now`: what had ended before is gone.
+    fn saw(&mut self, value: Value, began: Tick, now: Tick) {
+        self.acknowledged
+            .retain(|(it, ended)| *it == value || *ended > began);
+        let known = self.acknowledged.iter().any(|(it, _)| *it == value);
+        if let Some(running) = self.running.iter_mut().find(|(it, ..)| *it == value) {
+            running.2 = true;
+        } else if !known && let Some(index) = self.failed.iter().position(|it| *it == value) {
+            self.failed.remove(index);
+            self.acknowledged.push((value, now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(checker: &mut Checker, value: Value) -> Result<(), Wrong> {
+        let read = checker.read_begins(0..1);
+        checker.read_ends(read, &[value])
+    }
+
+    #[test]
+    fn a_replaced_value_never_comes_back() {
+        let mut checker = Checker::new(1);
+        for value in [1, 2] {
+            checker.write_begins(value, 0..1);
+            checker.write_ends(value, 0..1);
+        }
+        assert_eq!(read(&mut checker, 2), Ok(()));
+        assert!(read(&mut checker, 1).is_err());
+        assert!(read(&mut checker, 0).is_err());
+    }
+
+    #[test]
+    fn writes_at_the_same_time_may_end_in_either_order_until_one_is_seen() {
+        let mut checker = Checker::new(1);
+        checker.write_begins(1, 0..1);
+        checker.write_begins(2, 0..1);
+        checker.write_ends(2, 0..1);
+        checker.write_ends(1, 0..1);
+        assert_eq!(read(&mut checker, 2), Ok(()));
+        assert!(read(&mut checker, 1).is_err());
+    }
+
+    #[test]
+    fn a_failed_write_may_happen_once() {
+        let mut checker = Checker::new(1);
+        checker.write_begins(1, 0..1);
+        checker.write_fails(1, 0..1);
+        assert_eq!(read(&mut checker, 0), Ok(()));
+        assert_eq!(read(&mut checker, 1), Ok(()));
+        assert!(read(&mut checker, 0).is_err());
+    }
+
+    #[test]
+    fn a_read_may_return_what_was_replaced_while_it_ran() {
+        let mut checker = Checker::new(1);
+        let early = checker.read_begins(0..1);
+        checker.write_begins(1, 0..1);
+        checker.write_ends(1, 0..1);
+        assert_eq!(read(&mut checker, 1), Ok(()));
+        assert_eq!(checker.read_ends(early, &[0]), Ok(()));
+        assert_eq!(read(&mut checker, 1), Ok(()));
+    }
+}

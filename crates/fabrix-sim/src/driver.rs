@@ -1,0 +1,152 @@
+//! The driver of a simulated shard: carries its operations out on the simulated network, and never
+//! waits.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use fabrix_rt::driver::{Completed, Driver, Submission, Until};
+use fabrix_rt::{Completion, Listener, Loan, Nanos, Op, Socket, TaskId, errno};
+
+use crate::net::{EndId, Net, StreamSocket, Tried};
+
+/// The driver of one shard.
+pub(crate) struct SimDriver {
+    net: Net,
+    shard: usize,
+    waiting: Vec<Waiting>,
+}
+
+/// An operation in progress.
+struct Waiting {
+    submission: Submission,
+    /// The bytes of a send, and how many of them are sent.
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl SimDriver {
+    pub(crate) fn new(net: &Net, shard: usize) -> Self {
+        Self {
+            net: net.clone(),
+            shard,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Begins an operation. A connect and a send have something to prepare.
+    fn begin(&mut self, (token, mut op): Submission) {
+        let mut bytes = Vec::new();
+        match &mut op {
+            Op::Connect { socket, address } => self.net.connect(id(socket), *address),
+            Op::Send { gather, .. } => gather.copy_to(&mut bytes),
+            _ => {}
+        }
+        self.waiting.push(Waiting {
+            submission: (token, op),
+            bytes,
+            sent: 0,
+        });
+    }
+
+    /// Goes on with an operation. None: it waits.
+    fn go_on(&self, waiting: &mut Waiting) -> Option<(i32, Option<Loan>)> {
+        let tried = match &mut waiting.submission.1 {
+            Op::Accept { listener } => {
+                let address = listener.local_addr().expect("it listens");
+                match self.net.try_accept(self.shard, address) {
+                    Ok(end) => {
+                        let socket = Socket::from(self.net.accepted(end));
+                        return Some((0, Some(Loan::Socket(socket))));
+                    }
+                    Err(tried) => tried,
+                }
+            }
+            Op::Connect { socket, .. } => self.net.try_connect(id(socket)),
+            Op::Receive {
+                socket,
+                buf,
+                start,
+                bytes,
+            } => {
+                let end = id(socket);
+                self.net.belongs_to(end, self.shard);
+                let into = &mut buf.bytes_mut()[*start..*start + *bytes];
+                self.net.try_receive(end, into)
+            }
+            Op::Send { socket, .. } => {
+                let end = id(socket);
+                self.net.belongs_to(end, self.shard);
+                match self.net.try_send(end, &waiting.bytes[waiting.sent..]) {
+                    Ok(taken) => {
+                        waiting.sent += taken;
+                        match waiting.sent < waiting.bytes.len() {
+                            true => Tried::Waits,
+                            false => Tried::Ended(i32::try_from(waiting.sent).expect("a send")),
+                        }
+                    }
+                    Err(tried) => tried,
+                }
+            }
+            _ => Tried::Ended(-errno::EOPNOTSUPP),
+        };
+        match tried {
+            Tried::Waits => None,
+            Tried::Ended(result) => Some((result, None)),
+        }
+    }
+}
+
+fn id(socket: &Socket) -> EndId {
+    StreamSocket::id_of(socket.simulated().expect("a simulated socket"))
+}
+
+impl Driver for SimDriver {
+    fn turn(
+        &mut self,
+        submissions: &mut Vec<Submission>,
+        endings: &mut Vec<Completed>,
+        _until: Until,
+    ) -> Nanos {
+        let begins = !submissions.is_empty();
+        for submission in submissions.drain(..) {
+            self.begin(submission);
+        }
+        if self.net.take_ready(self.shard) || begins {
+            for mut waiting in std::mem::take(&mut self.waiting) {
+                match self.go_on(&mut waiting) {
+                    None => self.waiting.push(waiting),
+                    Some((result, loan)) => {
+                        let (token, op) = waiting.submission;
+                        let loan = loan.unwrap_or_else(|| op.into_loan());
+                        endings.push((token, Completion { result, loan }));
+                    }
+                }
+            }
+        }
+        self.net.now()
+    }
+
+    fn now(&self) -> Nanos {
+        self.net.now()
+    }
+
+    fn stream(&mut self, _to: &SocketAddr, from: Option<IpAddr>) -> io::Result<Socket> {
+        Ok(Socket::from(self.net.socket(self.shard, from)))
+    }
+
+    fn listen(&mut self, address: SocketAddr) -> io::Result<Listener> {
+        self.net.listen(self.shard, address).map(Listener::from)
+    }
+
+    fn forget(&mut self, task: TaskId) {
+        let stays = |waiting: &Waiting| {
+            let (token, op) = &waiting.submission;
+            token.task != task || !op.waits_for_a_peer()
+        };
+        self.waiting.retain(stays);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+}

@@ -1,0 +1,132 @@
+//! The hosts of a world: each has a shard, a way to the disk, and a user of the disk.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use fabrix_block::Device;
+use fabrix_host::{Address, Nqn, Options, PathEvent, iscsi};
+use fabrix_rt::Shard;
+
+use crate::checker::Checker;
+use crate::choices::Choices;
+use crate::server::{ISCSI_TARGET, SUBSYSTEM, iscsi_address, nvme_address};
+use crate::workload::{Wish, Workload};
+use crate::world::World;
+
+/// How a host reaches the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// NVMe/TCP.
+    Nvme,
+    /// iSCSI.
+    Iscsi,
+}
+
+/// A host.
+pub(crate) struct Host {
+    shard: Rc<RefCell<Shard>>,
+    workload: Option<Rc<RefCell<Workload>>>,
+    losses: Arc<AtomicU64>,
+}
+
+impl Host {
+    /// Connects, and starts the user.
+    pub(crate) fn start(
+        world: &Rc<World>,
+        protocol: Protocol,
+        checker: &Rc<RefCell<Checker>>,
+        mut choices: Choices,
+        wish: Wish,
+    ) -> Self {
+        let losses = Arc::new(AtomicU64::new(0));
+        let options = options(world, &losses, &mut choices);
+        let device: Box<dyn Device> = match protocol {
+            Protocol::Nvme => Box::new(connect_nvme(&options)),
+            Protocol::Iscsi => Box::new(connect_iscsi(&options)),
+        };
+        let (_, shard) = world.add_shard();
+        let workload = Workload::start(&mut shard.borrow_mut(), &*device, checker, choices, wish);
+        Self {
+            shard,
+            workload: Some(workload),
+            losses,
+        }
+    }
+
+    /// The user of the disk, until it leaves.
+    pub(crate) fn workload(&self) -> &Rc<RefCell<Workload>> {
+        self.workload.as_ref().expect("it has not left")
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Relaxed)
+    }
+
+    /// The user closes the disk.
+    pub(crate) fn leave(&mut self) {
+        if let Some(workload) = self.workload.take() {
+            Workload::leave(&mut self.shard.borrow_mut(), workload);
+        }
+    }
+
+    /// What is left after the user has closed the disk, with a name for each.
+    pub(crate) fn left(&self) -> [(&'static str, usize); 2] {
+        let shard = self.shard.borrow();
+        [
+            ("operations of a host", shard.operations_in_flight()),
+            ("bytes of a host's buffers", shard.buffer_bytes_in_use()),
+        ]
+    }
+
+    pub(crate) fn kill(&self, world: &World) {
+        let id = self.shard.borrow().id();
+        world.kill(id);
+    }
+}
+
+fn options(world: &World, losses: &Arc<AtomicU64>, choices: &mut Choices) -> Options {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&(choices.word() | 1).to_le_bytes());
+    let mut options = Options::new(Nqn::new(HOST).expect("an NQN"), id);
+    options.control = world.control();
+    options.nr_io_queues = u16::try_from(choices.between(1, 3)).expect("few");
+    options.queue_size = 32;
+    options.header_digest = choices.once_in(2);
+    options.data_digest = choices.once_in(2);
+    let counted = Arc::clone(losses);
+    options.watch = Arc::new(move |_, event| {
+        counted.fetch_add(u64::from(event == PathEvent::Lost), Relaxed);
+    });
+    options
+}
+
+fn connect_nvme(options: &Options) -> fabrix_host::RemoteDisk {
+    let address = Address {
+        host: nvme_address().ip().to_string(),
+        port: nvme_address().port(),
+        subsystem: Some(SUBSYSTEM.to_owned()),
+        nsid: Some(1),
+    };
+    fabrix_host::connect(&address, options).expect("the network works yet")
+}
+
+fn connect_iscsi(options: &Options) -> iscsi::RemoteUnit {
+    let address = iscsi::Address {
+        host: iscsi_address().ip().to_string(),
+        port: iscsi_address().port(),
+        target: Some(ISCSI_TARGET.to_owned()),
+        lun: Some(0),
+    };
+    let initiator = iscsi::Initiator {
+        name: INITIATOR.to_owned(),
+        ours: None,
+        theirs: None,
+    };
+    iscsi::connect(&address, &initiator, options).expect("the network works yet")
+}
+
+const HOST: &str = "nqn.2014-08.org.example:host";
+const INITIATOR: &str = "iqn.2026-01.org.example:host";

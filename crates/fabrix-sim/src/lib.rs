@@ -1,0 +1,28 @@
+//! A simulated world: targets, hosts, a network and disks on one thread, by one clock, from one
+//! seed.
+//!
+//! - `choices`: where every decision comes from.
+//! - `net`, `driver`: the network, and the driver that carries the operations of a shard out on it.
+//! - `world`: shards, time, and planned events.
+//! - `disk`: a disk with a volatile cache.
+//! - `workload`, `checker`: users of a disk, and what they must see.
+//! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
+//! - `one_disk`: worlds with one disk and one path to it.
+//!
+//! This crate is a test and never part of the product.
+
+mod checker;
+mod choices;
+mod disk;
+mod driver;
+mod faults;
+mod hosts;
+mod net;
+pub mod one_disk;
+mod report;
+mod server;
+mod workload;
+mod world;
+
+pub use hosts::Protocol;
+pub use report::Report;

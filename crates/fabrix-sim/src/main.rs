@@ -1,0 +1,75 @@
+//! Runs worlds: `fabrix-sim WORLD FIRST END TWICE`. WORLD is a name or `all`; FIRST and END are the
+//! first seed and the first that is not run. Seeds below TWICE run twice, and both runs have to
+//! agree. `cargo xtask sim` starts it.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+
+use fabrix_sim::one_disk::{self, WORLDS};
+use fabrix_sim::{Protocol, Report};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, [first, end, twice])) = parse(&words) else {
+        eprintln!(
+            "fabrix-sim: write a world, the first seed, the first that is not run, and below which seeds run twice"
+        );
+        return ExitCode::from(2);
+    };
+    let mut wrong = 0;
+    for (world, protocols) in WORLDS
+        .into_iter()
+        .filter(|(world, _)| name == "all" || name == *world)
+    {
+        for seed in first..end {
+            let faults = faults(seed, protocols, seed < twice, end - first == 1);
+            if !faults.is_empty() {
+                wrong += 1;
+                eprintln!("again: cargo xtask sim --world {world} --seed {seed}");
+                for fault in faults {
+                    eprintln!("  {fault}");
+                }
+            }
+        }
+    }
+    if wrong == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn parse(words: &[String]) -> Option<(&str, [u64; 3])> {
+    let (name, numbers) = words.split_first()?;
+    let numbers: Vec<u64> = numbers
+        .iter()
+        .map(|word| word.parse().ok())
+        .collect::<Option<_>>()?;
+    Some((name, numbers.try_into().ok()?))
+}
+
+/// What is wrong in the world of a seed.
+fn faults(seed: u64, protocols: &[Protocol], twice: bool, tell: bool) -> Vec<String> {
+    let report = match run(seed, protocols) {
+        Ok(report) => report,
+        Err(fault) => return vec![fault],
+    };
+    if tell {
+        println!("{report}");
+    }
+    let mut faults = report.faults;
+    if twice {
+        match run(seed, protocols) {
+            Ok(second) if second.digest == report.digest => {}
+            Ok(_) => faults.push("two runs of this seed differ".to_owned()),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    faults
+}
+
+/// Runs a world. A panic in it is a fault.
+fn run(seed: u64, protocols: &[Protocol]) -> Result<Report, String> {
+    panic::catch_unwind(AssertUnwindSafe(|| one_disk::run(seed, protocols)))
+        .map_err(|_| "a panic, see above".to_owned())
+}

@@ -1,0 +1,153 @@
+//! One end of a simulated connection.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use fabrix_rt::{Nanos, errno};
+
+use super::{EndId, Tried};
+use crate::choices::Choices;
+
+/// One end of a connection, or of an attempt to connect.
+#[derive(Debug)]
+pub(super) struct End {
+    /// The shard that carries its operations out.
+    pub(super) shard: usize,
+    pub(super) local: SocketAddr,
+    pub(super) remote: Option<SocketAddr>,
+    pub(super) peer: Option<EndId>,
+    pub(super) stage: Stage,
+    /// Pieces on their way to this end, with the time of their arrival.
+    under_way: VecDeque<(Nanos, Piece)>,
+    arrived: VecDeque<u8>,
+    /// The peer sends no more, and all that it has sent has arrived.
+    is_at_end: bool,
+    pub(super) is_sending_over: bool,
+    pub(super) is_receiving_over: bool,
+    pub(super) lingers_zero: bool,
+    pub(super) is_cut: bool,
+    pub(super) stalled_until: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    New,
+    Connecting,
+    Refused,
+    Connected,
+    Reset,
+}
+
+/// A part of a stream that arrives at once.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Bytes(Vec<u8>),
+    End,
+    Reset,
+}
+
+impl End {
+    pub(super) fn new(shard: usize, local: SocketAddr) -> Self {
+        Self {
+            shard,
+            local,
+            remote: None,
+            peer: None,
+            stage: Stage::New,
+            under_way: VecDeque::new(),
+            arrived: VecDeque::new(),
+            is_at_end: false,
+            is_sending_over: false,
+            is_receiving_over: false,
+            lingers_zero: false,
+            is_cut: false,
+            stalled_until: Nanos(0),
+        }
+    }
+
+    /// Bytes that count against the sender's window.
+    pub(super) fn unread_bytes(&self) -> usize {
+        let under_way = self.under_way.iter().map(|(_, piece)| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::End | Piece::Reset => 0,
+        });
+        self.arrived.len() + under_way.sum::<usize>()
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// Adds a piece that arrives at `at`, or with the piece before it. Result: that time.
+    pub(super) fn push(&mut self, at: Nanos, piece: Piece) -> Nanos {
+        let last = self.under_way.back().map_or(Nanos(0), |(at, _)| *at);
+        let at = at.max(last);
+        self.under_way.push_back((at, piece));
+        at
+    }
+
+    /// The pieces under way, which have no time any more.
+    pub(super) fn take_under_way(&mut self) -> Vec<Piece> {
+        self.under_way.drain(..).map(|(_, piece)| piece).collect()
+    }
+
+    /// Takes the pieces that are due. Result: a number that depends on them.
+    pub(super) fn arrive(&mut self, now: Nanos) -> u64 {
+        let mut word = 0;
+        while self.under_way.front().is_some_and(|(at, _)| *at <= now) {
+            match self.under_way.pop_front() {
+                Some((_, Piece::Bytes(bytes))) => {
+                    word = bytes.iter().fold(word, |word: u64, byte| {
+                        word.wrapping_mul(31).wrapping_add(u64::from(*byte))
+                    });
+                    self.arrived.extend(bytes);
+                }
+                Some((_, Piece::End)) => self.is_at_end = true,
+                Some((_, Piece::Reset)) => self.reset(),
+                None => {}
+            }
+        }
+        word
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.stage = Stage::Reset;
+        self.arrived.clear();
+        self.under_way.clear();
+    }
+
+    /// Receives at least one byte. `shorten`: draws how much of what is there.
+    pub(super) fn receive(&mut self, into: &mut [u8], shorten: Option<&mut Choices>) -> Tried {
+        if self.stage == Stage::Reset {
+            return Tried::Ended(-errno::ECONNRESET);
+        }
+        if self.is_receiving_over {
+            return Tried::Ended(0);
+        }
+        let mut length = self.arrived.len().min(into.len());
+        if length == 0 {
+            return match self.is_at_end {
+                true => Tried::Ended(0),
+                false => Tried::Waits,
+            };
+        }
+        if let Some(choices) = shorten
+            && choices.once_in(4)
+        {
+            length = 1 + choices.index(length);
+        }
+        for (slot, byte) in into.iter_mut().zip(self.arrived.drain(..length)) {
+            *slot = byte;
+        }
+        Tried::Ended(i32::try_from(length).expect("a receive is short"))
+    }
+
+    pub(super) fn may_send(&self) -> Result<(), Tried> {
+        match self.stage {
+            Stage::Reset => Err(Tried::Ended(-errno::ECONNRESET)),
+            Stage::Connected if self.is_sending_over => Err(Tried::Ended(-errno::EPIPE)),
+            Stage::Connected => Ok(()),
+            Stage::New | Stage::Connecting | Stage::Refused => Err(Tried::Ended(-errno::ENOTCONN)),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Worlds with one disk: hosts over NVMe/TCP, over iSCSI or both, each with one path, whose network
+//! and target fail.
+//!
+//! The promise that these worlds check: no fault of the network or of the target's process loses or
+//! changes data, every request ends, and nothing is left behind.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::checker::Checker;
+use crate::choices::Choices;
+use crate::disk::SimDisk;
+use crate::faults;
+use crate::hosts::{Host, Protocol};
+use crate::net::Habits;
+use crate::report::Report;
+use crate::server::Server;
+use crate::workload::Wish;
+use crate::world::World;
+
+/// The worlds of this kind, by name, with the protocols of their hosts.
+pub const WORLDS: [(&str, &[Protocol]); 3] = [
+    ("nvme", &[Protocol::Nvme]),
+    ("iscsi", &[Protocol::Iscsi]),
+    ("both", &[Protocol::Nvme, Protocol::Iscsi, Protocol::Nvme]),
+];
+
+/// Runs the world of a seed.
+pub fn run(seed: u64, protocols: &[Protocol]) -> Report {
+    let mut choices = Choices::of_part(seed, 0);
+    let world = World::new(seed, habits(&mut choices));
+    let longest = choices.one_of(&[1, 500, 20_000, 300_000, 5_000_000]);
+    let longest = Duration::from_micros(choices.between(1, longest));
+    let disk = SimDisk::new(BLOCKS, longest, Choices::of_part(seed, 4));
+    let shards = choices.between(1, 3);
+    let shards = usize::try_from(shards).expect("few");
+    let server = Rc::new(RefCell::new(Server::start(&world, disk, shards)));
+    let checker = Rc::new(RefCell::new(Checker::new(BLOCKS)));
+    let wish = wish(&mut choices);
+    let mut hosts: Vec<Host> = (5..)
+        .zip(protocols)
+        .map(|(part, protocol)| {
+            let choices = Choices::of_part(seed, part);
+            Host::start(&world, *protocol, &checker, choices, wish)
+        })
+        .collect();
+    faults::plan(&world, &server, &mut choices);
+    let began = world.now();
+    let limit = began + LIMIT;
+    let have_ended = |hosts: &[Host]| {
+        hosts
+            .iter()
+            .all(|host| host.workload().borrow().has_ended())
+    };
+    while !have_ended(&hosts) && world.now() < limit {
+        world.step(limit);
+    }
+    let mut report = Report {
+        time: world.now() - began,
+        ..Report::default()
+    };
+    for host in &mut hosts {
+        let (ended, failed) = host.workload().borrow().ended();
+        report.ended += ended;
+        report.failed += failed;
+        report.losses += host.losses();
+        report
+            .faults
+            .extend(host.workload().borrow().faults().iter().cloned());
+        if ended < wish.requests {
+            let missing = wish.requests - ended;
+            report.faults.push(format!(
+                "{missing} requests of a host have not ended {LIMIT:?} later"
+            ));
+        }
+        host.leave();
+    }
+    report.faults.extend(server.borrow().check_image(&checker));
+    world.run_until(world.now() + AFTERWARDS);
+    let mut left = vec![("sockets", world.net().ends())];
+    left.extend(server.borrow().left());
+    left.extend(hosts.iter().flat_map(Host::left));
+    let left = left.into_iter().filter(|(_, count)| *count > 0);
+    report
+        .faults
+        .extend(left.map(|(what, count)| format!("{count} {what} are left")));
+    (report.turns, report.digest) = (world.turns(), world.net().digest());
+    hosts.iter().for_each(|host| host.kill(&world));
+    server.borrow_mut().kill(&world);
+    report
+}
+
+fn wish(choices: &mut Choices) -> Wish {
+    Wish {
+        requests: choices.between(20, 400),
+        depth: usize::try_from(choices.between(1, 16)).expect("few"),
+        blocks: choices.between(4, BLOCKS),
+        longest: 4,
+        pause: Duration::from_micros(choices.between(0, 50_000)),
+    }
+}
+
+fn habits(choices: &mut Choices) -> Habits {
+    let small = |bytes: u64| usize::try_from(bytes).expect("small");
+    Habits {
+        latency: Duration::from_micros(choices.between(1, 5_000)),
+        jitter: Duration::from_micros(choices.between(0, 5_000)),
+        window: small(choices.one_of(&[1 << 12, 1 << 14, 1 << 16, 1 << 20])),
+        piece: small(choices.one_of(&[7, 100, 1460, 9000, 65_536])),
+        short_receives: choices.once_in(2),
+    }
+}
+
+/// Few, so that requests meet.
+const BLOCKS: u64 = 64;
+/// After this time nothing of a host that has left may be there: the keep-alive, the deadline of
+/// disks and the longest request are over.
+const AFTERWARDS: Duration = Duration::from_secs(60);
+/// Every request ends within this time, faults included.
+const LIMIT: Duration = Duration::from_secs(3000);

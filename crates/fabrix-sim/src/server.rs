@@ -1,0 +1,141 @@
+//! The target of a world, which exports one disk over both protocols, and can be killed and started
+//! again.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fabrix_block::Device;
+use fabrix_target::{
+    Catalog, Deadlines, Export, Initiators, IscsiTargetConfig, Limits, Listen, SubsystemConfig,
+    Target, TargetConfig,
+};
+
+use crate::checker::Checker;
+use crate::disk::SimDisk;
+use crate::workload;
+use crate::world::World;
+
+/// A target and its disk.
+pub(crate) struct Server {
+    disk: Arc<SimDisk>,
+    shard_count: usize,
+    shards: Vec<usize>,
+    target: Option<Target>,
+}
+
+impl Server {
+    /// Starts a target with so many shards.
+    pub(crate) fn start(world: &Rc<World>, disk: Arc<SimDisk>, shard_count: usize) -> Self {
+        let mut server = Self {
+            disk,
+            shard_count,
+            shards: Vec::new(),
+            target: None,
+        };
+        server.restart(world);
+        server
+    }
+
+    /// Starts the target again after its end.
+    pub(crate) fn restart(&mut self, world: &Rc<World>) {
+        let made: Vec<_> = (0..self.shard_count).map(|_| world.add_shard()).collect();
+        let remotes = made.iter().map(|(_, shard)| shard.borrow().remote());
+        let remotes = remotes.collect();
+        self.shards = made.iter().map(|(id, _)| *id).collect();
+        drop(made);
+        let device: Arc<dyn Device> = Arc::clone(&self.disk) as _;
+        let config = config(&device);
+        let target = Target::start_with(config, Deadlines::default(), remotes, world.control());
+        self.target = Some(target.expect("a target"));
+    }
+
+    /// Ends the process of the target, as kill -9 does. False: it has ended before.
+    pub(crate) fn kill(&mut self, world: &World) -> bool {
+        for shard in self.shards.drain(..) {
+            world.kill(shard);
+        }
+        self.target.take().is_some()
+    }
+
+    /// Compares what the disk holds with what it may hold.
+    pub(crate) fn check_image(&self, checker: &RefCell<Checker>) -> Vec<String> {
+        let mut checker = checker.borrow_mut();
+        let blocks = 0..self.disk.geometry().blocks;
+        let read = checker.read_begins(blocks.clone());
+        let wrong = match workload::values(&self.disk.image(), blocks) {
+            Ok(values) => checker.read_ends(read, &values).err(),
+            Err(fault) => return vec![fault],
+        };
+        let wrong = wrong.map(|wrong| format!("at the end: {wrong}"));
+        wrong.into_iter().collect()
+    }
+
+    /// What hosts that have left have left behind, with a name for each.
+    pub(crate) fn left(&self) -> [(&'static str, usize); 3] {
+        let target = self.target.as_ref();
+        [
+            ("connections", target.map_or(0, Target::connections)),
+            ("controllers", target.map_or(0, Target::controllers)),
+            ("sessions", target.map_or(0, Target::sessions)),
+        ]
+    }
+}
+
+/// Where the target listens for NVMe/TCP.
+pub(crate) fn nvme_address() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 4420))
+}
+
+/// Where the target listens for iSCSI.
+pub(crate) fn iscsi_address() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 3260))
+}
+
+fn config(device: &Arc<dyn Device>) -> TargetConfig {
+    let export = |number| Export {
+        number,
+        device: Arc::clone(device),
+    };
+    TargetConfig {
+        catalog: Catalog {
+            subsystems: vec![SubsystemConfig {
+                nqn: SUBSYSTEM.to_owned(),
+                serial: "FBXSIM".to_owned(),
+                model: "Fabrix simulated".to_owned(),
+                firmware: "0.1".to_owned(),
+                grows: false,
+                hosts: None,
+                namespaces: vec![export(1)],
+            }],
+            iscsi_targets: vec![IscsiTargetConfig {
+                name: ISCSI_TARGET.to_owned(),
+                port: 1,
+                product: "simulated".to_owned(),
+                revision: "0.1".to_owned(),
+                initiators: Initiators::anybody(),
+                units: vec![export(0)],
+            }],
+            listen: vec![
+                Listen::nvme_tcp(nvme_address()),
+                Listen::iscsi(iscsi_address()),
+            ],
+        },
+        limits: Limits {
+            max_io_queues: 4,
+            max_queue_entries: 32,
+            max_transfer_bytes: 1 << 20,
+        },
+        reservation_store: None,
+        counts: false,
+        max_connections: 64,
+        max_unauthenticated: 64,
+        notify: Box::new(|_| ()),
+    }
+}
+
+/// Name of the NVMe subsystem.
+pub(crate) const SUBSYSTEM: &str = "nqn.2014-08.org.example:simulated";
+/// Name of the iSCSI target.
+pub(crate) const ISCSI_TARGET: &str = "iqn.2026-01.org.example:simulated";

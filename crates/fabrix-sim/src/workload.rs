@@ -1,0 +1,325 @@
+//! A user of a remote disk: submits requests at random, and tells the checker what came of them.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
+use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
+
+use crate::checker::{Checker, ReadId, Value};
+use crate::choices::Choices;
+use crate::disk::BLOCK_BYTES;
+
+/// What a workload does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// Requests in all.
+    pub(crate) requests: u64,
+    /// Requests at once.
+    pub(crate) depth: usize,
+    /// Blocks of the disk.
+    pub(crate) blocks: u64,
+    /// Longest request, in blocks.
+    pub(crate) longest: u64,
+    /// Longest pause before a request.
+    pub(crate) pause: Duration,
+}
+
+/// The user. It runs on a shard of a host.
+pub(crate) struct Workload {
+    task: TaskId,
+    channel: Box<dyn Channel>,
+    checker: Rc<RefCell<Checker>>,
+    choices: Choices,
+    wish: Wish,
+    begun: u64,
+    ended: u64,
+    failed: u64,
+    slots: Vec<Slot>,
+    faults: Vec<String>,
+}
+
+/// One request at a time.
+enum Slot {
+    Pausing,
+    Running(Running),
+    Done,
+}
+
+struct Running {
+    operation: Operation,
+    blocks: Range<u64>,
+    value: Value,
+    /// The value that a compare-and-write expects.
+    expected: Value,
+    read: Option<ReadId>,
+}
+
+impl Workload {
+    /// Starts a workload on a shard.
+    pub(crate) fn start(
+        shard: &mut Shard,
+        device: &dyn Device,
+        checker: &Rc<RefCell<Checker>>,
+        choices: Choices,
+        wish: Wish,
+    ) -> Rc<RefCell<Self>> {
+        let task = shard.reserve();
+        let channel = device.open(shard).expect("a channel");
+        let slots = (0..wish.depth).map(|_| Slot::Pausing).collect();
+        let workload = Rc::new(RefCell::new(Self {
+            task,
+            channel,
+            checker: Rc::clone(checker),
+            choices,
+            wish,
+            begun: 0,
+            ended: 0,
+            failed: 0,
+            slots,
+            faults: Vec::new(),
+        }));
+        shard.install(task, Rc::clone(&workload) as Rc<RefCell<_>>);
+        for slot in 0..wish.depth {
+            workload.borrow_mut().pause(shard, slot);
+        }
+        workload
+    }
+
+    /// Ends the user, and closes its disk.
+    pub(crate) fn leave(shard: &mut Shard, workload: Rc<RefCell<Self>>) {
+        shard.remove(workload.borrow().task);
+        drop(workload);
+    }
+
+    /// Whether every request has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended == self.wish.requests
+    }
+
+    /// Requests that have ended, and those of them that have failed.
+    pub(crate) fn ended(&self) -> (u64, u64) {
+        (self.ended, self.failed)
+    }
+
+    /// What was wrong.
+    pub(crate) fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    fn token(&self, slot: usize) -> Token {
+        Token {
+            task: self.task,
+            slot: u32::try_from(slot).expect("few slots"),
+        }
+    }
+
+    fn pause(&mut self, shard: &mut Shard, slot: usize) {
+        let most = u64::try_from(self.wish.pause.as_nanos()).expect("a short time");
+        let pause = Duration::from_nanos(self.choices.below(most + 1));
+        self.slots[slot] = Slot::Pausing;
+        let token = self.token(slot);
+        let at = shard.now() + pause;
+        shard.set_timer(token, at);
+    }
+
+    fn draw(&mut self) -> (Operation, Range<u64>) {
+        let length = self.choices.between(1, self.wish.longest);
+        let first = self.choices.below(self.wish.blocks - length + 1);
+        let durable = self.choices.once_in(8);
+        let operation = match self.choices.below(22) {
+            0..9 => Operation::Read,
+            20.. => return (Operation::CompareAndWrite { durable }, first..first + 1),
+            9..17 => Operation::Write { durable },
+            17 => Operation::WriteZeroes {
+                deallocate: self.choices.once_in(2),
+                durable,
+            },
+            18 => Operation::Deallocate,
+            _ => return (Operation::Flush, 0..0),
+        };
+        (operation, first..first + length)
+    }
+
+    fn submit(&mut self, shard: &mut Shard, slot: usize) {
+        if self.begun == self.wish.requests {
+            self.slots[slot] = Slot::Done;
+            return;
+        }
+        self.begun += 1;
+        let (operation, blocks) = self.draw();
+        let running = self.begin(operation, blocks.clone());
+        let bytes = usize::try_from(blocks.end - blocks.start).expect("short") * BLOCK;
+        let payload = match operation {
+            Operation::Read => {
+                let mut buf = shard.take_buf(bytes).expect("memory");
+                buf.bytes_mut().fill(CANARY);
+                Payload::Owned(buf)
+            }
+            Operation::Write { .. } => {
+                let mut buf = shard.take_buf(bytes).expect("memory");
+                fill(buf.bytes_mut(), running.value, blocks.start);
+                Payload::Owned(buf)
+            }
+            Operation::CompareAndWrite { .. } => {
+                let mut buf = shard.take_buf(2 * bytes).expect("memory");
+                let (expected, new) = buf.bytes_mut().split_at_mut(bytes);
+                fill(expected, running.expected, blocks.start);
+                fill(new, running.value, blocks.start);
+                Payload::Owned(buf)
+            }
+            _ => Payload::None,
+        };
+        self.slots[slot] = Slot::Running(running);
+        let request = Request {
+            operation,
+            lba: blocks.start,
+            blocks: u32::try_from(blocks.end - blocks.start).expect("short"),
+            payload,
+            token: self.token(slot),
+        };
+        match self.channel.submit(shard, request) {
+            Submit::Pending => {}
+            Submit::Done(status, loan) => self.end(shard, slot, status, &loan),
+            Submit::Busy(_) => self.faults.push("busy below the depth".to_owned()),
+        }
+    }
+
+    fn begin(&mut self, operation: Operation, blocks: Range<u64>) -> Running {
+        let mut checker = self.checker.borrow_mut();
+        let (mut value, mut expected, mut read) = (0, 0, None);
+        match operation {
+            Operation::Read => read = Some(checker.read_begins(blocks.clone())),
+            Operation::Flush => {}
+            Operation::CompareAndWrite { .. } => {
+                // Now and then a value that the block cannot hold.
+                expected = match self.choices.once_in(8) {
+                    true => Value::MAX,
+                    false => checker.guess(blocks.start),
+                };
+                value = checker.next_value();
+                read = Some(checker.read_begins(blocks.clone()));
+                checker.write_begins(value, blocks.clone());
+            }
+            Operation::Write { .. } => {
+                value = checker.next_value();
+                checker.write_begins(value, blocks.clone());
+            }
+            _ => checker.write_begins(value, blocks.clone()),
+        }
+        Running {
+            operation,
+            blocks,
+            value,
+            expected,
+            read,
+        }
+    }
+
+    fn end(&mut self, shard: &mut Shard, slot: usize, status: Status, loan: &Loan) {
+        let Slot::Running(running) = std::mem::replace(&mut self.slots[slot], Slot::Pausing) else {
+            return self.faults.push(format!("slot {slot} ended twice"));
+        };
+        self.ended += 1;
+        self.failed += u64::from(!status.is_ok());
+        let mut checker = self.checker.borrow_mut();
+        match (running.operation, status) {
+            (Operation::Read, Status::Ok) => {
+                let read = running.read.expect("a read");
+                let values = match loan {
+                    Loan::Buf(buf) => values(buf.bytes(), running.blocks),
+                    _ => Err("a read came back without its buffer".to_owned()),
+                };
+                match values {
+                    Ok(values) => {
+                        if let Err(wrong) = checker.read_ends(read, &values) {
+                            self.faults.push(wrong.to_string());
+                        }
+                    }
+                    Err(fault) => self.faults.push(fault),
+                }
+            }
+            (Operation::Read, _) => checker.read_fails(running.read.expect("a read")),
+            (Operation::CompareAndWrite { .. }, Status::CompareFailed) => {
+                let read = running.read.expect("it compares");
+                let failed = checker.compare_fails(read, running.expected, running.value);
+                if let Err(wrong) = failed {
+                    self.faults
+                        .push(format!("the comparison failed, but {wrong}"));
+                }
+            }
+            (Operation::CompareAndWrite { .. }, Status::Ok) => {
+                let read = running.read.expect("it compares");
+                let ended = checker.compare_ends(read, running.expected, running.value);
+                if let Err(wrong) = ended {
+                    self.faults
+                        .push(format!("the comparison succeeded, but {wrong}"));
+                }
+            }
+            (Operation::CompareAndWrite { .. }, _) => {
+                checker.read_fails(running.read.expect("it compares"));
+                checker.write_fails(running.value, running.blocks);
+            }
+            (Operation::Flush, _) => {}
+            (_, Status::Ok) => checker.write_ends(running.value, running.blocks),
+            (_, _) => checker.write_fails(running.value, running.blocks),
+        }
+        drop(checker);
+        self.pause(shard, slot);
+    }
+}
+
+impl Task for Workload {
+    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        let status = Status::from_result(completion.result);
+        let slot = usize::try_from(slot).expect("an index");
+        self.end(shard, slot, status, &completion.loan);
+    }
+
+    fn expired(&mut self, shard: &mut Shard, slot: u32) {
+        self.submit(shard, usize::try_from(slot).expect("an index"));
+    }
+}
+
+/// Fills a buffer with the value and its place: words of eight bytes in turn.
+fn fill(bytes: &mut [u8], value: Value, first: u64) {
+    if value == 0 {
+        return bytes.fill(0);
+    }
+    for (block, bytes) in (first..).zip(bytes.chunks_mut(BLOCK)) {
+        for pair in bytes.chunks_mut(16) {
+            pair[..8].copy_from_slice(&value.to_le_bytes());
+            pair[8..].copy_from_slice(&block.to_le_bytes());
+        }
+    }
+}
+
+/// The values that blocks hold.
+pub(crate) fn values(bytes: &[u8], blocks: Range<u64>) -> Result<Vec<Value>, String> {
+    let chunks = bytes.chunks(BLOCK);
+    blocks
+        .zip(chunks)
+        .map(|(block, bytes)| value(block, bytes))
+        .collect()
+}
+
+fn value(block: u64, bytes: &[u8]) -> Result<Value, String> {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+    let value = word(0);
+    let place = if value == 0 { 0 } else { block };
+    let is_whole =
+        (0..BLOCK / 16).all(|pair| word(16 * pair) == value && word(16 * pair + 8) == place);
+    match is_whole {
+        true => Ok(value),
+        false => Err(format!(
+            "block {block} holds pieces of several writes, or bytes of another place: it begins with {:02x?}",
+            &bytes[..32]
+        )),
+    }
+}
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Fills the buffer of a read, which must not show it.
+const CANARY: u8 = 0xC5;

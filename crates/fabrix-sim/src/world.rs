@@ -1,0 +1,270 @@
+//! The world: shards, the network, and planned events, on one thread and by one clock.
+//!
+//! Which of several things that are due comes first is a choice. Control threads (a target that
+//! starts, a host that connects) let the world go on while they wait.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabrix_rt::driver::Until;
+use fabrix_rt::{Control, Nanos, Shard, ShardConfig, SpinPolicy, StartError, Wait};
+
+use crate::choices::Choices;
+use crate::driver::SimDriver;
+use crate::net::{Habits, Net};
+
+/// Everything that happens in one run.
+pub(crate) struct World {
+    net: Net,
+    choices: RefCell<Choices>,
+    random: RefCell<Choices>,
+    shards: RefCell<BTreeMap<usize, Rc<RefCell<Shard>>>>,
+    next_shard: Cell<usize>,
+    plans: RefCell<BinaryHeap<Reverse<(Nanos, u64)>>>,
+    actions: RefCell<BTreeMap<u64, Action>>,
+    next_plan: Cell<u64>,
+    turns: Cell<u64>,
+    turns_at_once: Cell<(Nanos, u64)>,
+}
+
+/// Something planned for a time.
+type Action = Box<dyn FnOnce(&Rc<World>)>;
+
+thread_local! {
+    /// The world of this thread. A control thread finds it here.
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+impl World {
+    /// A world without shards. It is the world of this thread until the next one is made.
+    pub(crate) fn new(seed: u64, habits: Habits) -> Rc<Self> {
+        let world = Rc::new(Self {
+            net: Net::new(habits, Choices::of_part(seed, 1)),
+            choices: RefCell::new(Choices::of_part(seed, 2)),
+            random: RefCell::new(Choices::of_part(seed, 3)),
+            shards: RefCell::default(),
+            next_shard: Cell::new(0),
+            plans: RefCell::default(),
+            actions: RefCell::default(),
+            next_plan: Cell::new(0),
+            turns: Cell::new(0),
+            turns_at_once: Cell::new((Nanos(0), 0)),
+        });
+        WORLD.set(Some(Rc::clone(&world)));
+        world
+    }
+
+    /// The network.
+    pub(crate) fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> Nanos {
+        self.net.now()
+    }
+
+    /// Turns of all shards until now.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.get()
+    }
+
+    /// A control thread of this world.
+    pub(crate) fn control(&self) -> Arc<dyn Control> {
+        Arc::new(SimControl)
+    }
+
+    /// Adds a shard, which the world turns.
+    pub(crate) fn add_shard(&self) -> (usize, Rc<RefCell<Shard>>) {
+        let (id, shard) = self.make_shard(ShardConfig::default()).expect("a shard");
+        let shard = Rc::new(RefCell::new(shard));
+        self.shards.borrow_mut().insert(id, Rc::clone(&shard));
+        (id, shard)
+    }
+
+    fn make_shard(&self, config: ShardConfig) -> Result<(usize, Shard), StartError> {
+        let id = self.next_shard.replace(self.next_shard.get() + 1);
+        let config = ShardConfig {
+            id,
+            arena_bytes: ARENA_BYTES,
+            spin: SpinPolicy::Never,
+            ..config
+        };
+        let driver = Box::new(SimDriver::new(&self.net, id));
+        Ok((id, Shard::with_driver(&config, driver)?))
+    }
+
+    /// Ends a shard as kill -9 does: its tasks are dropped where they are, and the kernel closes
+    /// their sockets.
+    pub(crate) fn kill(&self, id: usize) {
+        let shard = self.shards.borrow_mut().remove(&id);
+        drop(shard);
+    }
+
+    /// Plans an action.
+    pub(crate) fn plan(&self, at: Nanos, action: impl FnOnce(&Rc<Self>) + 'static) {
+        let number = self.next_plan.replace(self.next_plan.get() + 1);
+        self.plans.borrow_mut().push(Reverse((at, number)));
+        self.actions.borrow_mut().insert(number, Box::new(action));
+    }
+
+    /// The next step: a turn of a shard that is due, or else the first event. False: nothing
+    /// happens before `until`, which is the time then.
+    ///
+    /// # Panics
+    /// Shards turn on and on without any time passing.
+    pub(crate) fn step(self: &Rc<Self>, until: Nanos) -> bool {
+        if let Some(shard) = self.due_shard() {
+            self.count_turn();
+            let mut shard = shard.borrow_mut();
+            self.net.note(shard.id() as u64);
+            shard.turn(Wait::Never);
+            return true;
+        }
+        let (event, plan) = (self.net.next_event(), self.next_plan_at());
+        let timer = self.next_timer();
+        let first = [event, plan, timer].into_iter().flatten().min();
+        let Some(at) = first.filter(|at| *at <= until) else {
+            self.net.advance_to(until.max(self.now()));
+            return false;
+        };
+        self.net.advance_to(at.max(self.now()));
+        if event == Some(at) {
+            self.net.carry_out_event();
+        } else if plan == Some(at) {
+            self.carry_out_plan();
+        }
+        true
+    }
+
+    /// Lets the world go on until a time.
+    pub(crate) fn run_until(self: &Rc<Self>, until: Nanos) {
+        while self.step(until) {}
+    }
+
+    fn count_turn(&self) {
+        self.turns.set(self.turns.get() + 1);
+        let now = self.now();
+        let (at, turns) = self.turns_at_once.get();
+        let turns = if at == now { turns + 1 } else { 1 };
+        assert!(
+            turns < TURNS_AT_ONCE_MAX,
+            "livelock: {turns} turns of shards at {} ns",
+            now.0
+        );
+        self.turns_at_once.set((now, turns));
+    }
+
+    fn next_plan_at(&self) -> Option<Nanos> {
+        self.plans.borrow().peek().map(|Reverse((at, _))| *at)
+    }
+
+    fn carry_out_plan(self: &Rc<Self>) {
+        let plan = self.plans.borrow_mut().pop();
+        if let Some(Reverse((_, number))) = plan {
+            let action = self.actions.borrow_mut().remove(&number);
+            action.expect("every plan has one")(self);
+        }
+    }
+
+    /// One of the shards that have something to do now.
+    fn due_shard(&self) -> Option<Rc<RefCell<Shard>>> {
+        let now = self.now();
+        let shards = self.shards.borrow();
+        let due: Vec<_> = shards
+            .iter()
+            .filter(|(id, shard)| {
+                self.net.is_ready(**id) || shard.try_borrow().is_ok_and(|shard| is_due(&shard, now))
+            })
+            .map(|(_, shard)| shard)
+            .collect();
+        match due.len() {
+            0 => None,
+            1 => Some(Rc::clone(due[0])),
+            several => Some(Rc::clone(due[self.choices.borrow_mut().index(several)])),
+        }
+    }
+
+    fn next_timer(&self) -> Option<Nanos> {
+        let shards = self.shards.borrow();
+        let timers = shards
+            .values()
+            .filter_map(|shard| match shard.try_borrow().ok()?.due() {
+                Until::At(at) => Some(at),
+                Until::Now | Until::Forever => None,
+            });
+        timers.min()
+    }
+}
+
+fn is_due(shard: &Shard, now: Nanos) -> bool {
+    match shard.due() {
+        Until::Now => true,
+        Until::At(at) => at <= now,
+        Until::Forever => false,
+    }
+}
+
+/// A control thread of the world of this thread.
+struct SimControl;
+
+fn world() -> Rc<World> {
+    WORLD.with_borrow(|world| Rc::clone(world.as_ref().expect("a world on this thread")))
+}
+
+impl Control for SimControl {
+    fn now(&self) -> Nanos {
+        world().now()
+    }
+
+    fn wait(&self, until: Nanos, attempt: &mut dyn FnMut(Duration) -> bool) -> bool {
+        let world = world();
+        loop {
+            if attempt(Duration::ZERO) {
+                return true;
+            }
+            if world.now() >= until {
+                return false;
+            }
+            world.step(until);
+        }
+    }
+
+    fn shard(&self, config: ShardConfig) -> Result<Shard, StartError> {
+        world().make_shard(config).map(|(_, shard)| shard)
+    }
+
+    fn turn(&self, shard: &mut Shard, at_most: Duration) {
+        let world = world();
+        let until = world.now() + at_most;
+        while !world.net.is_ready(shard.id()) && !is_due(shard, world.now()) {
+            let timer = match shard.due() {
+                Until::At(at) => at,
+                Until::Now | Until::Forever => Nanos::MAX,
+            };
+            if !world.step(until.min(timer)) {
+                break;
+            }
+        }
+        shard.turn(Wait::Never);
+    }
+
+    fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        let world = world();
+        let mut random = world.random.borrow_mut();
+        for byte in bytes {
+            *byte = u8::try_from(random.below(256)).expect("below 256");
+        }
+        Ok(())
+    }
+}
+
+/// Enough for the few requests of a world. Memory is mapped when it is needed.
+const ARENA_BYTES: usize = 64 << 20;
+/// More turns than this at one time are a loop that never ends.
+const TURNS_AT_ONCE_MAX: u64 = 20_000;

@@ -360,3 +360,19 @@ fn trims_precede_the_writes_of_their_blocks_and_are_counted_apart() {
     assert!(results(&disk, &trims).is_clean());
     assert!(disk.bytes().iter().all(|byte| *byte == 0));
 }
+
+#[test]
+fn a_random_job_without_its_map_writes_all_of_its_amount_before_it_reads_back() {
+    let disk = Arc::new(TestDisk::new(BLOCKS, Manner::AtOnce, |_| Act::Honest));
+    let job = Job {
+        verify: Some(Verify::fine(4096)),
+        random_map: false,
+        number_ios: None,
+        loops: Some(1),
+        io_bytes: Some((BLOCKS + BLOCKS / 2) * 4096),
+        ..job(Rw::RandWrite, 0)
+    };
+    let all = results(&disk, &job).aggregate;
+    assert_eq!(all.write.ios, BLOCKS + BLOCKS / 2);
+    assert!(all.read.ios <= BLOCKS, "{} blocks", all.read.ios);
+}

@@ -31,7 +31,9 @@ impl Limits {
             None => u64::MAX,
         };
         let reads_back = job.verify.as_ref().is_some_and(|verify| verify.read_back);
+        // As in fio, a random job without its map writes all of `io_size` before it reads back.
         let pass_bytes = match reads_back && job.percent_read() < 100 {
+            true if job.rw.is_random() && !job.random_map => region_bytes.max(moved_bytes),
             true => region_bytes,
             false => u64::MAX,
         };

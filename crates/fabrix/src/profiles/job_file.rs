@@ -190,7 +190,7 @@ impl Listed {
         }
         let bytes = job.size.unwrap_or(rest);
         job.io_bytes = io_size.map(|amount| amount.of(bytes).max(1));
-        if io_size.is_none() && bytes < disk_bytes {
+        if io_size.is_none() && (bytes < disk_bytes || ends_with(&job, bytes)) {
             limit_holes(&mut job, bytes);
         }
         let unit = u64::from(job.block_bytes.max(1));
@@ -247,9 +247,17 @@ impl Listed {
     }
 }
 
-/// Limits a forward walk with holes over a region of `bytes` that is not the whole disk. As in fio,
-/// a pass then ends behind the region, whatever was left out. On the whole disk the walk starts
-/// over until its bytes are those of the region.
+/// Whether the last request of a walk with holes ends exactly at the end of a region of `bytes`.
+fn ends_with(job: &Job, bytes: u64) -> bool {
+    let block = u64::from(job.block_bytes);
+    let stride = block + job.skip_bytes.unsigned_abs();
+    !job.is_split() && bytes % stride == block % stride
+}
+
+/// Limits a forward walk with holes to one pass over a region of `bytes`, whatever is left out. As
+/// in fio, that is the rule for a region that is not the whole disk, and for a walk whose last
+/// request ends at the end of the disk. Any other walk starts over until its bytes are those of the
+/// region.
 fn limit_holes(job: &mut Job, bytes: u64) {
     let (1.., Some(loops)) = (job.skip_bytes, job.loops) else {
         return;

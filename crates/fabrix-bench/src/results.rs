@@ -12,6 +12,7 @@ use fabrix_block::Status;
 use crate::cpu::Cpu;
 use crate::job::Job;
 use crate::latency::{Latency, Recorder, real};
+use crate::search::SearchEnd;
 use crate::series::Point;
 use crate::steady::Attained;
 pub use depths::Depths;
@@ -24,7 +25,7 @@ pub struct Side {
     pub ios: u64,
     /// Bytes of the successful requests.
     pub bytes: u64,
-    /// Measured time in nanoseconds.
+    /// Measured time in nanoseconds: of several jobs from the first start to the last end.
     pub runtime_ns: u64,
     /// Requests per second.
     pub iops: f64,
@@ -108,6 +109,8 @@ pub struct JobResult {
     pub depths: Depths,
     /// Depth of the job at its end: `iodepth`, or the depth that `latency_target` found.
     pub depth: u32,
+    /// Outcome of the search of `latency_target`. Of several jobs the worst.
+    pub search: Option<SearchEnd>,
     /// Number of `Busy` answers. Each such request was submitted again.
     pub busy: u64,
     /// Reason for an early end, as a sentence.
@@ -123,10 +126,12 @@ pub struct Results {
     pub job: Job,
     /// Results of the single jobs, in order.
     pub jobs: Vec<JobResult>,
+    /// The other jobs of joined results, as requested.
+    pub others: Vec<Job>,
     /// Results of all jobs together (fio's `group_reporting`).
     pub aggregate: JobResult,
-    /// Processor use during the measurement. If several jobs run side by side, all fields except
-    /// `job_cores` include the other jobs.
+    /// Processor use during the measurement, from the first start to the last end. If several jobs
+    /// run side by side, all fields except `job_cores` include the other jobs.
     pub cpu: Cpu,
     /// Rates over time, in points of about a second.
     pub series: Vec<Point>,
@@ -156,10 +161,13 @@ pub(crate) struct Tally {
     /// Latencies of the flushes. None: the job does not flush.
     pub(crate) sync: Option<Recorder>,
     pub(crate) runtime_ns: u64,
+    /// Clock at the end of the measured time.
+    pub(crate) until_ns: u64,
     pub(crate) cpu_time: Duration,
     pub(crate) errors: Errors,
     pub(crate) depths: Depths,
     pub(crate) depth: u32,
+    pub(crate) search: Option<SearchEnd>,
     pub(crate) busy: u64,
     pub(crate) ended_early: Option<String>,
     pub(crate) verify: Option<Verified>,
@@ -241,6 +249,7 @@ impl Tally {
             sides: std::array::from_fn(|_| SideTally::new(open_loop)),
             sync: None,
             runtime_ns: 0,
+            until_ns: 0,
             cpu_time: Duration::ZERO,
             // Capacity for every status, so that a failing disk causes no allocation in the worker.
             errors: Errors {
@@ -249,6 +258,7 @@ impl Tally {
             },
             depths: Depths::default(),
             depth: 0,
+            search: None,
             busy: 0,
             ended_early: None,
             verify: verify.then(Verified::default),
@@ -265,7 +275,8 @@ impl Tally {
         self.busy = 0;
     }
 
-    /// Adds the counters of another job. The measured time is the longest of all jobs, as in fio.
+    /// Adds the counters of another job. The measured time is that from the first start to the last
+    /// end, so that the rates of jobs one after another are not added up.
     pub(crate) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.sides.iter_mut().zip(&other.sides) {
             mine.add(theirs);
@@ -275,7 +286,7 @@ impl Tally {
             (None, Some(theirs)) => self.sync = Some(theirs.clone()),
             (_, None) => {}
         }
-        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+        self.add_time(other);
         self.read_back_ns = self.read_back_ns.max(other.read_back_ns);
         if let (Some(mine), Some(theirs)) = (&mut self.read_back, &other.read_back) {
             mine.add(theirs);
@@ -284,6 +295,7 @@ impl Tally {
         self.errors.add(&other.errors);
         self.depths.add(&other.depths);
         self.depth = self.depth.max(other.depth);
+        self.search = self.search.max(other.search);
         self.busy += other.busy;
         if self.ended_early.is_none() {
             self.ended_early.clone_from(&other.ended_early);
@@ -297,12 +309,23 @@ impl Tally {
         }
     }
 
-    /// Cores that the job's thread kept busy during its measured time.
-    pub(crate) fn cores(&self) -> f64 {
-        if self.runtime_ns == 0 {
-            return 0.0;
+    /// Extends the measured time over that of another job.
+    fn add_time(&mut self, other: &Self) {
+        if self.runtime_ns == 0 || other.runtime_ns == 0 {
+            self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+            self.until_ns = self.until_ns.max(other.until_ns);
+            return;
         }
-        self.cpu_time.as_secs_f64() / (real(self.runtime_ns.into()) / 1e9)
+        let until_ns = self.until_ns.max(other.until_ns);
+        let length = |of: &Self| of.runtime_ns + (until_ns - of.until_ns);
+        self.runtime_ns = length(self).max(length(other));
+        self.until_ns = until_ns;
+    }
+
+    /// Cores that the job's thread kept busy on average over `window`, or over its measured time
+    /// where that is longer.
+    pub(crate) fn cores(&self, window: Duration) -> f64 {
+        cores(self.cpu_time, self.runtime_ns, window)
     }
 
     /// The reads of the load and of the verification after it.
@@ -334,6 +357,7 @@ impl Tally {
             errors: self.errors.clone(),
             depths: self.depths,
             depth: self.depth,
+            search: self.search,
             busy: self.busy,
             ended_early: self.ended_early.clone(),
             verify: self.verify.clone(),
@@ -341,16 +365,47 @@ impl Tally {
     }
 }
 
+/// Cores busy for `cpu_time` over the longer one of two times.
+fn cores(cpu_time: Duration, runtime_ns: u64, window: Duration) -> f64 {
+    let longer = Duration::from_nanos(runtime_ns).max(window);
+    cpu_time.as_secs_f64() / longer.as_secs_f64().max(1e-9)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_one_after_another_are_measured_from_the_first_start_to_the_last_end() {
+        let job = |until_ns, runtime_ns| {
+            let mut job = Tally::new(false, false);
+            (job.until_ns, job.runtime_ns) = (until_ns, runtime_ns);
+            job.sides[0].ios = 300;
+            job.cpu_time = Duration::from_nanos(runtime_ns);
+            job
+        };
+        let second = 1_000_000_000;
+        for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
+            let jobs = [
+                job(11 * second, second),
+                job(12 * second, second),
+                job(13 * second, second),
+            ];
+            let mut sum = Tally::new(false, false);
+            order.iter().for_each(|at| sum.add(&jobs[*at]));
+            let read = sum.result(&[50.0]).read;
+            assert_eq!(read.runtime_ns, 3 * second);
+            assert!((read.iops - 300.0).abs() < 1e-9);
+            assert!((sum.cores(Duration::from_secs(3)) - 1.0).abs() < 1e-9);
+        }
+    }
 
     #[test]
     fn jobs_add_up_and_the_longest_gives_the_time() {
         let mut sum = Tally::new(false, false);
         for runtime_ns in [1_000_000_000, 2_000_000_000] {
             let mut job = Tally::new(false, false);
-            job.runtime_ns = runtime_ns;
+            (job.runtime_ns, job.until_ns) = (runtime_ns, runtime_ns);
             job.sides[1].ios = 500;
             job.sides[1].bytes = 500 * 4096;
             sum.add(&job);

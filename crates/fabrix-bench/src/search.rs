@@ -37,6 +37,17 @@ impl LatencyTarget {
     }
 }
 
+/// Outcome of a search, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SearchEnd {
+    /// The search ended after this time. The results are those of the window that followed.
+    Found(Duration),
+    /// The search went on until the end of the job. The results are those of all its windows.
+    Unfinished,
+    /// No depth keeps the target: at the end a single request in flight missed it.
+    Missed,
+}
+
 /// State of a search.
 #[derive(Debug)]
 pub(crate) struct Search {
@@ -48,11 +59,15 @@ pub(crate) struct Search {
     bad: u32,
     /// Good windows in a row just below the bad depth.
     stable: u32,
+    /// Start of the search.
+    pub(crate) from_ns: u64,
     /// Start of the window, and its requests: all, and those above the target.
     pub(crate) begun_ns: u64,
     ios: u64,
     slow: u64,
     is_last: bool,
+    /// Whether the latest window missed the target with a single request in flight.
+    pub(crate) has_missed: bool,
 }
 
 /// The effect of a request on the job.
@@ -79,10 +94,12 @@ impl Search {
             good: 1,
             bad: iodepth,
             stable: 0,
+            from_ns: 0,
             begun_ns: 0,
             ios: 0,
             slow: 0,
             is_last: false,
+            has_missed: false,
         }
     }
 
@@ -111,7 +128,10 @@ impl Search {
     }
 
     fn failed(&mut self, now_ns: u64) -> Step {
+        // The results are those of a window that kept the target, so another one has to follow.
+        self.is_last = false;
         if self.depth == 1 {
+            self.has_missed = true;
             // With a lower percentile fio goes on at this depth.
             self.begin(now_ns);
             return match self.target.percentile >= 100.0 {
@@ -131,6 +151,7 @@ impl Search {
 
     fn succeeded(&mut self, now_ns: u64) -> Step {
         let before = self.depth;
+        self.has_missed = false;
         self.good = before;
         if before + 1 == self.bad {
             // The window was good three times: the depth that was bad is tried again.
@@ -195,5 +216,21 @@ mod tests {
     #[test]
     fn a_single_request_that_is_too_slow_ends_the_search() {
         assert_eq!(depths(5, 100.0, 32), (vec![1], Step::Missed));
+    }
+
+    #[test]
+    fn a_lower_percentile_that_is_missed_is_remembered_until_it_is_kept() {
+        let target = LatencyTarget {
+            target: Duration::from_micros(5),
+            window: Duration::ZERO,
+            percentile: 99.0,
+            keeps_running: false,
+        };
+        let mut search = Search::new(target, 16);
+        assert!(!search.has_missed);
+        assert_eq!(search.count(10_000, 10_000), Step::Window);
+        assert!(search.has_missed && search.depth == 1);
+        search.count(1000, 20_000);
+        assert!(!search.has_missed && search.depth == 2);
     }
 }

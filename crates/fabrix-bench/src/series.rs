@@ -65,6 +65,18 @@ impl Point {
         sum
     }
 
+    /// Merges two neighbouring intervals.
+    pub fn joined(first: Self, second: Self) -> Self {
+        let mut sides = first.sides;
+        let pairs = sides.iter_mut().zip(second.sides);
+        pairs.for_each(|(sum, more)| sum.add(more));
+        Self {
+            at: second.at,
+            span: first.span + second.span,
+            sides,
+        }
+    }
+
     /// Requests per second in all directions.
     pub fn iops(&self) -> f64 {
         self.iops_of(&[0, 1, 2])
@@ -111,7 +123,7 @@ impl Series {
             sides: std::array::from_fn(|side| counted[side].since(before[side])),
         };
         let (sum, readings) = match self.open.take() {
-            Some((open, readings)) => (joined(open, point), readings + 1),
+            Some((open, readings)) => (Point::joined(open, point), readings + 1),
             None => (point, 1),
         };
         if readings < self.every {
@@ -123,7 +135,12 @@ impl Series {
             self.points = self
                 .points
                 .chunks(2)
-                .map(|pair| pair.iter().copied().reduce(joined).unwrap_or_default())
+                .map(|pair| {
+                    pair.iter()
+                        .copied()
+                        .reduce(Point::joined)
+                        .unwrap_or_default()
+                })
                 .collect();
             self.every = self.every.saturating_mul(2);
         }
@@ -134,20 +151,6 @@ impl Series {
     pub(crate) fn points(mut self) -> Vec<Point> {
         self.points.extend(self.open.map(|(open, _)| open));
         self.points
-    }
-}
-
-/// Merges two neighbouring intervals.
-fn joined(first: Point, second: Point) -> Point {
-    let mut sides = first.sides;
-    sides
-        .iter_mut()
-        .zip(second.sides)
-        .for_each(|(sum, more)| sum.add(more));
-    Point {
-        at: second.at,
-        span: first.span + second.span,
-        sides,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Results, Tally};
+use super::{Results, Tally, cores};
 use crate::series::Point;
 
 /// The counters behind results, with whole histograms. Results from elsewhere have none.
@@ -11,8 +11,8 @@ pub struct Recorded(pub(crate) Option<Arc<Tally>>);
 
 impl Results {
     /// Several runs as one (fio's `group_reporting`). The histograms are added, so that percentiles
-    /// are those of all requests. The measured time is the longest. The description of the job is
-    /// the first one's, with the number of all jobs.
+    /// are those of all requests. The measured time is that from the first start to the last end.
+    /// The description of the job is the first one's, with the number of all jobs.
     ///
     /// None without runs.
     pub fn joined(all: &[&Self]) -> Option<Self> {
@@ -22,6 +22,7 @@ impl Results {
         for other in others {
             joined.job.numjobs += other.job.numjobs;
             joined.jobs.extend(other.jobs.iter().cloned());
+            joined.others.push(other.job.clone());
             joined.cpu.job_cores += other.cpu.job_cores;
             add_series(&mut joined.series, &other.series);
             if let (Some(sum), Some(more)) = (&mut sum, &other.recorded.0) {
@@ -39,10 +40,10 @@ impl Results {
     pub fn alone(&self, index: usize) -> Option<Self> {
         let job = self.jobs.get(index)?;
         let mut cpu = self.cpu;
-        let seconds = job.total.runtime_ns as f64 / 1e9;
-        cpu.job_cores = job.cpu_time.as_secs_f64() / seconds.max(1e-9);
+        cpu.job_cores = cores(job.cpu_time, job.total.runtime_ns, cpu.window);
         Some(Self {
             job: self.job.clone(),
+            others: Vec::new(),
             jobs: vec![job.clone()],
             aggregate: job.clone(),
             cpu,
@@ -71,7 +72,7 @@ mod tests {
     /// Results of one job, which recorded `count` latencies of `ns`.
     fn results(count: u64, ns: u64) -> Results {
         let mut tally = Tally::new(false, false);
-        tally.runtime_ns = count * 1000;
+        (tally.runtime_ns, tally.until_ns) = (count * 1000, count * 1000);
         for _ in 0..count {
             tally.sides[0].ios += 1;
             tally.sides[0].service.record(ns);
@@ -82,6 +83,7 @@ mod tests {
                 percentiles: vec![50.0, 99.0],
                 ..Job::default()
             },
+            others: Vec::new(),
             jobs: vec![one.clone()],
             aggregate: one,
             cpu: crate::cpu::Cpu::default(),

@@ -17,7 +17,7 @@ pub(super) struct Monitor<'a> {
     parts: Vec<PartMonitor<'a>>,
     /// Planned start and end of the measurement over all parts.
     window: (Instant, Instant),
-    /// End of the processor readings: that of the job that ends first.
+    /// End of the processor readings: the planned end, or that of the last job if it is earlier.
     cpu_end: Instant,
     /// CPU counters at the start and at the end of the measurement.
     cpu: (Option<Snapshot>, Option<Snapshot>),
@@ -103,13 +103,15 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Records that a job of a part has ended. The first one ends the processor readings, and the
-    /// last one of a part its series.
+    /// Records that a job of a part has ended. The last one of a part ends its series, and the last
+    /// one of all the processor readings.
     pub(super) fn ended(&mut self, index: usize, counted: impl Fn(usize) -> [Moved; 3]) {
         let now = Instant::now();
-        self.cpu_end = self.cpu_end.min(now);
+        self.parts[index].jobs -= 1;
+        if self.parts.iter().all(|part| part.jobs == 0) {
+            self.cpu_end = self.cpu_end.min(now);
+        }
         let part = &mut self.parts[index];
-        part.jobs -= 1;
         if part.jobs == 0 && !std::mem::replace(&mut part.is_closed, true) && self.cpu.0.is_some() {
             let at = now.saturating_duration_since(self.window.0);
             part.series.read(at, counted(index));
@@ -157,15 +159,18 @@ impl<'a> Monitor<'a> {
         let end = self.cpu.1.unwrap_or_else(Snapshot::take);
         let begin = self.cpu.0.unwrap_or_else(|| end.clone());
         let mut machine = end.since(&begin);
-        machine.contain(tallies.iter().flatten().map(Tally::cores).sum());
+        let window = machine.window;
+        let cores = |tally: &Tally| tally.cores(window);
+        machine.contain(tallies.iter().flatten().map(cores).sum());
         let result = |(monitor, tallies): (PartMonitor<'_>, &Vec<Tally>)| {
             let job = monitor.part.job;
             let mut sum = Tally::new(job.is_open_loop(), job.verify.is_some());
             tallies.iter().for_each(|tally| sum.add(tally));
             let mut cpu = machine;
-            cpu.job_cores = tallies.iter().map(Tally::cores).sum();
+            cpu.job_cores = tallies.iter().map(cores).sum();
             Results {
                 job: job.clone(),
+                others: Vec::new(),
                 jobs: tallies
                     .iter()
                     .map(|tally| tally.result(&job.percentiles))

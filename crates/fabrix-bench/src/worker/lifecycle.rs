@@ -258,7 +258,8 @@ impl Worker {
             // The job ended during the ramp: its counters are void.
             return self.reset_counters();
         };
-        self.tally.runtime_ns = self.clock.now_ns() - from_ns;
+        self.tally.until_ns = self.clock.now_ns();
+        self.tally.runtime_ns = self.tally.until_ns - from_ns;
         self.tally.cpu_time = topology::thread_cpu_time().saturating_sub(self.lifecycle.cpu_from);
     }
 

@@ -8,7 +8,7 @@ use fabrix_rt::{Shard, topology};
 use super::Worker;
 use super::lifecycle::JobPhase;
 use crate::job::Job;
-use crate::search::{Search, Step};
+use crate::search::{Search, SearchEnd, Step};
 
 /// State of a job whose latencies are watched.
 pub(super) struct Watch {
@@ -37,7 +37,9 @@ impl Worker {
     pub(super) fn begin_search(&mut self) {
         let now_ns = self.clock.now_ns();
         if let Some(search) = self.watch.as_mut().and_then(|watch| watch.search.as_mut()) {
+            search.from_ns = now_ns;
             search.begin(now_ns);
+            self.tally.search = Some(SearchEnd::Unfinished);
             self.adjust_depth();
         }
     }
@@ -92,11 +94,22 @@ impl Worker {
             .search
             .as_mut()
             .filter(|search| is_measured && start_ns >= search.begun_ns);
-        let step = search.map_or(Step::Same, |search| search.count(latency_ns, now_ns));
+        let (step, has_missed, from_ns) = search.map_or((Step::Same, false, now_ns), |search| {
+            let step = search.count(latency_ns, now_ns);
+            (step, search.has_missed, search.from_ns)
+        });
         match step {
             Step::Same => {}
-            Step::Window => self.adjust_depth(),
+            Step::Window => {
+                self.tally.search = Some(match has_missed {
+                    true => SearchEnd::Missed,
+                    false => SearchEnd::Unfinished,
+                });
+                self.adjust_depth();
+            }
             Step::Last => {
+                let took = Duration::from_nanos(now_ns.saturating_sub(from_ns));
+                self.tally.search = Some(SearchEnd::Found(took));
                 self.tally.begin_measuring();
                 self.lifecycle.measured_from_ns = Some(now_ns);
                 self.lifecycle.cpu_from = topology::thread_cpu_time();
@@ -104,6 +117,7 @@ impl Worker {
             }
             Step::Found => self.drain(shard),
             Step::Missed => {
+                self.tally.search = Some(SearchEnd::Missed);
                 let took = Duration::from_nanos(latency_ns);
                 let why = format!(
                     "a {} alone took {took:?}, more than latency_target; raise it, or write latency_percentile=99",

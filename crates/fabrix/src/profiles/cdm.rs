@@ -333,6 +333,7 @@ mod test_names {
             name: String::new(),
             disk: String::new(),
             results: fabrix_bench::Results {
+                others: Vec::new(),
                 job: Job::default(),
                 jobs: Vec::new(),
                 aggregate: Default::default(),

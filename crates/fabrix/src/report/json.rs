@@ -14,6 +14,7 @@ use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{Depths, JobResult, Results, Side};
+use fabrix_bench::search::SearchEnd;
 use fabrix_bench::series::{Moved, Point};
 use fabrix_bench::verify::Verify;
 use fabrix_block::spec::Size;
@@ -170,6 +171,11 @@ fn job(run: &Run, one: &JobResult) -> Value {
         "latency_target": target.map_or(0, |target| nanos(target.target)),
         "latency_percentile": target.map_or(100.0, |target| target.percentile),
         "latency_window": target.map_or(0, |target| nanos(target.window) / 1000),
+        "latency_target_met": one.search.map(|search| search != SearchEnd::Missed),
+        "latency_search_ms": match one.search {
+            Some(SearchEnd::Found(took)) => json!(millis(nanos(took))),
+            _ => Value::Null,
+        },
         "total_err": one.errors.total(),
         "errors": errors(one),
         "busy": one.busy,
@@ -376,8 +382,10 @@ fn side(side: &Side, series: &[Point], places: &[usize]) -> Value {
     let sum = |point: &Point, of: fn(&Moved) -> u64| -> f64 {
         places.iter().map(|at| of(&point.sides[*at]) as f64).sum()
     };
-    let iops = samples(side, series, |point| sum(point, |moved| moved.ios));
-    let bw = samples(side, series, |point| {
+    let ios = |point: &Point| sum(point, |moved| moved.ios);
+    let whole_samples = merged(series, |point| ios(point) > 0.0);
+    let iops = samples(&whole_samples, ios);
+    let bw = samples(&whole_samples, |point| {
         sum(point, |moved| moved.bytes) / 1024.0
     });
     let used = side.ios > 0;
@@ -396,7 +404,7 @@ fn side(side: &Side, series: &[Point], places: &[usize]) -> Value {
         "lat_ns": distribution(&side.latency, true),
         "bw_min": whole(bw.min),
         "bw_max": whole(bw.max),
-        "bw_agg": if used { 100.0 } else { 0.0 },
+        "bw_agg": if bw.count > 0 { 100.0 } else { 0.0 },
         "bw_mean": bw.mean,
         "bw_dev": bw.deviation,
         "bw_samples": bw.count,
@@ -408,7 +416,7 @@ fn side(side: &Side, series: &[Point], places: &[usize]) -> Value {
     })
 }
 
-/// Statistics of the readings. All fields are 0 without readings.
+/// Statistics of the samples. All fields are 0 without samples.
 #[derive(Default)]
 struct Samples {
     min: f64,
@@ -419,15 +427,32 @@ struct Samples {
     count: usize,
 }
 
-/// Statistics of a quantity per second. A last reading of less than half the usual time does not
-/// count.
-fn samples(side: &Side, series: &[Point], of: impl Fn(&Point) -> f64) -> Samples {
-    let usual = series.iter().map(|point| point.span).max();
-    let usual = usual.filter(|_| side.ios > 0).unwrap_or_default();
-    let long = series
+/// Samples of at least fio's length, from shorter readings. A rest that is shorter than a sample is
+/// left out. Readings before the first request and after the last one do not belong to the load.
+fn merged(series: &[Point], is_used: impl Fn(&Point) -> bool) -> Vec<Point> {
+    let first = series.iter().position(&is_used).unwrap_or(series.len());
+    let end = series.iter().rposition(is_used).map_or(first, |at| at + 1);
+    let mut samples = Vec::new();
+    let mut open: Option<Point> = None;
+    for point in &series[first..end] {
+        let sum = open
+            .take()
+            .map_or(*point, |open| Point::joined(open, *point));
+        match sum.span >= SAMPLE_LEAST {
+            true => samples.push(sum),
+            false => open = Some(sum),
+        }
+    }
+    samples
+}
+
+/// Shortest sample. fio's has 500 ms, and the time of a reading varies by a few milliseconds.
+const SAMPLE_LEAST: Duration = Duration::from_millis(450);
+
+/// Statistics of a quantity per second.
+fn samples(samples: &[Point], of: impl Fn(&Point) -> f64) -> Samples {
+    let rates: Vec<f64> = samples
         .iter()
-        .filter(|point| !usual.is_zero() && point.span * 2 >= usual);
-    let rates: Vec<f64> = long
         .map(|point| of(point) / point.span.as_secs_f64())
         .collect();
     if rates.is_empty() {
@@ -549,6 +574,34 @@ mod tests {
         assert_eq!(
             (&read["iops_samples"], &read["iops_mean"]),
             (&json!(10), &json!(99_900.0))
+        );
+    }
+
+    #[test]
+    fn only_whole_samples_count() {
+        let point = |millis: u64, ios| Point {
+            span: Duration::from_millis(millis),
+            sides: [Moved {
+                ios,
+                ..Moved::default()
+            }; 3],
+            ..Point::default()
+        };
+        let counted = |series: &[Point]| {
+            let found = merged(series, |point| point.sides[0].ios > 0);
+            let found = samples(&found, |point| point.sides[0].ios as f64);
+            (found.count, found.min, found.max)
+        };
+        assert_eq!(counted(&[]), (0, 0.0, 0.0));
+        assert_eq!(counted(&[point(300, 9)]), (0, 0.0, 0.0), "a short run");
+        assert_eq!(counted(&[point(500, 50), point(200, 1)]), (1, 100.0, 100.0));
+        let parts = [point(250, 10), point(250, 40), point(500, 25)];
+        assert_eq!(counted(&parts), (2, 50.0, 100.0), "short readings");
+        let waits = [point(500, 0), point(500, 50), point(500, 0)];
+        assert_eq!(
+            counted(&waits),
+            (1, 100.0, 100.0),
+            "before and after the load"
         );
     }
 

@@ -118,6 +118,7 @@ pub(crate) fn results() -> Results {
             name: "4k random read".into(),
             ..Job::default()
         },
+        others: Vec::new(),
         jobs: vec![all.clone()],
         aggregate: all,
         cpu: Cpu {

@@ -4,13 +4,26 @@ use fabrix_bench::Job;
 use fabrix_bench::job::Distribution;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{Depths, JobResult, Results, Side};
+use fabrix_bench::search::SearchEnd;
 use fabrix_block::spec::Size;
 
 use super::number::{bytes, cores, grouped, mb_per_s, short, time};
 use super::sheet::{Run, Unified, Written};
 
-/// The requested job in fio's words.
-pub(crate) fn asked(job: &Job) -> String {
+/// The requested jobs in fio's words. Of joined jobs the patterns, sizes and depths of all.
+pub(crate) fn asked(results: &Results) -> String {
+    let job = &results.job;
+    let each = |text: fn(&Job) -> String| {
+        let mut texts = vec![text(job)];
+        for text in results.others.iter().map(text) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts.join("+")
+    };
+    let (rw, bs) = (each(pattern), each(sizes));
+    let depth = each(|job| job.iodepth.to_string());
     let percent = job.percent_read();
     let mix = if percent == 0 || percent == 100 {
         String::new()
@@ -25,19 +38,52 @@ pub(crate) fn asked(job: &Job) -> String {
         true => format!(", randseed={}", job.seed),
         false => String::new(),
     };
-    let size = match job.is_split() {
-        true => job.size_text(),
-        false => Size(job.block_bytes.into()).to_string(),
-    };
     let sync = if job.durable { ", sync=dsync" } else { "" };
     let flushes = match job.flushes.every {
         0 => String::new(),
         every => format!(", fsync={every}"),
     };
     format!(
-        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}{sync}{flushes}{seed}",
-        job.name, job.rw, size, job.iodepth, job.numjobs
+        "{}: rw={rw}, bs={bs}, iodepth={depth}, jobs={}{mix}{law}{sync}{flushes}{seed}",
+        job.name, job.numjobs
     )
+}
+
+/// The pattern with the number behind it: `read:-8k`, `randread:8`.
+fn pattern(job: &Job) -> String {
+    let bytes = Size(job.skip_bytes.unsigned_abs());
+    match (job.skip_bytes, job.run_ios) {
+        (1.., _) => format!("{}:{bytes}", job.rw),
+        (..0, _) => format!("{}:-{bytes}", job.rw),
+        (0, 2..) => format!("{}:{}", job.rw, job.run_ios),
+        (0, _) => job.rw.to_string(),
+    }
+}
+
+/// The sizes of requests: `4k`, `4k,8k` for reads and writes, `4k-64k`, or `4k/60:64k/40`.
+fn sizes(job: &Job) -> String {
+    if !job.is_split() {
+        return Size(job.block_bytes.into()).to_string();
+    }
+    let text = |write| {
+        let sizes = job.sizes(write);
+        let size = |bytes: u32| Size(bytes.into());
+        if let Some(range) = sizes.range {
+            return format!("{}-{}", size(range.shortest), size(range.longest));
+        }
+        let shares: Vec<_> = sizes.iter().collect();
+        if let [one] = shares[..] {
+            return size(one.bytes).to_string();
+        }
+        let shares = shares.iter();
+        let shares = shares.map(|share| format!("{}/{}", size(share.bytes), share.percent));
+        shares.collect::<Vec<_>>().join(":")
+    };
+    let (reads, writes) = (text(false), text(true));
+    match reads == writes {
+        true => reads,
+        false => format!("{reads},{writes}"),
+    }
 }
 
 /// A run with its repeats.
@@ -66,7 +112,7 @@ pub(crate) fn run(run: &Run) -> String {
 /// Summary of all jobs of a run, with a final newline.
 fn summary(results: &Results, unified: Unified) -> String {
     let (job, all) = (&results.job, &results.aggregate);
-    let mut text = format!("{}\n", asked(job));
+    let mut text = format!("{}\n", asked(results));
     let is_apart = unified != Unified::Mixed;
     if is_apart && all.read.ios > 0 {
         side(&mut text, "read", &all.read, job.is_open_loop());
@@ -151,11 +197,13 @@ fn steady(text: &mut String, results: &Results) {
 }
 
 fn cpu(text: &mut String, results: &Results) {
-    let cpu = &results.cpu;
-    let iops = results.aggregate.total.iops;
-    let each = match iops > 0.0 {
-        true => format!(", {} an I/O", time(cpu.job_cores * 1e9 / iops)),
-        false => String::new(),
+    let (cpu, all) = (&results.cpu, &results.aggregate);
+    let each = match all.total.ios {
+        0 => String::new(),
+        ios => format!(
+            ", {} an I/O",
+            time(all.cpu_time.as_nanos() as f64 / ios as f64)
+        ),
     };
     *text += &format!(
         "  cpu: {} cores in the jobs{each}; process usr={} sys={}; machine {} of {} cores busy\n",
@@ -167,16 +215,28 @@ fn cpu(text: &mut String, results: &Results) {
     );
 }
 
-/// The depth that a search has found.
+/// The depth that a search has found, and the time to which the figures belong.
 fn target(text: &mut String, results: &Results) {
-    if let Some(target) = &results.job.latency_target {
-        *text += &format!(
-            "  latency: target={}, percentile={} %, depth={}\n",
-            time(target.target.as_secs_f64() * 1e9),
-            target.percentile,
-            results.aggregate.depth
-        );
-    }
+    let Some(target) = &results.job.latency_target else {
+        return;
+    };
+    let said = match results.aggregate.search {
+        Some(SearchEnd::Found(took)) => format!(
+            "; the search took {}, and the figures are those of the last window",
+            time(took.as_secs_f64() * 1e9)
+        ),
+        Some(SearchEnd::Missed) => "; no depth keeps the target".to_owned(),
+        Some(SearchEnd::Unfinished) if !target.keeps_running => {
+            "; the search had not ended, and the figures are those of all its windows".to_owned()
+        }
+        _ => String::new(),
+    };
+    *text += &format!(
+        "  latency: target={}, percentile={} %, depth={}{said}\n",
+        time(target.target.as_secs_f64() * 1e9),
+        target.percentile,
+        results.aggregate.depth
+    );
 }
 
 /// How many requests were in flight, for a job that may have several.
@@ -229,12 +289,70 @@ fn trouble(text: &mut String, all: &JobResult) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fabrix_bench::Rw;
+    use fabrix_bench::job::Share;
+    use fabrix_bench::search::LatencyTarget;
+
     use super::*;
     use crate::report::sample;
 
     #[test]
     fn a_clean_run_reads_as_it_did() {
         sample::golden("summary.txt", &summary(&sample::results(), Unified::Apart));
+    }
+
+    #[test]
+    fn the_head_has_all_that_was_asked() {
+        let mut results = sample::results();
+        let job = &mut results.job;
+        (job.rw, job.skip_bytes) = (Rw::Read, -8192);
+        let share = |bytes| {
+            vec![Share {
+                bytes,
+                percent: 100,
+            }]
+        };
+        job.split = [share(4096), share(8192)];
+        let head = asked(&results);
+        assert!(
+            head.contains(": rw=read:-8k, bs=4k,8k, iodepth=32,"),
+            "{head}"
+        );
+        let other = Job {
+            run_ios: 8,
+            rw: Rw::RandWrite,
+            iodepth: 1,
+            ..Job::default()
+        };
+        results.others = vec![other.clone(), other];
+        let head = asked(&results);
+        let parts = "rw=read:-8k+randwrite:8, bs=4k,8k+4k, iodepth=32+1,";
+        assert!(head.contains(parts), "{head}");
+    }
+
+    #[test]
+    fn a_search_says_what_it_found() {
+        let mut results = sample::results();
+        results.job.latency_target = Some(LatencyTarget {
+            target: Duration::from_micros(200),
+            window: Duration::from_secs(1),
+            percentile: 99.0,
+            keeps_running: false,
+        });
+        for (search, part) in [
+            (
+                SearchEnd::Found(Duration::from_secs(3)),
+                "the search took 3.00 s",
+            ),
+            (SearchEnd::Unfinished, "had not ended"),
+            (SearchEnd::Missed, "no depth keeps the target"),
+        ] {
+            results.aggregate.search = Some(search);
+            let text = summary(&results, Unified::Apart);
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
     }
 
     #[test]

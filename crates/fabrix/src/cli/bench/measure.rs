@@ -151,7 +151,7 @@ fn sheet(runs: Vec<Run>) -> Report {
         title: title(&runs),
         lead: runs
             .iter()
-            .map(|run| report::text::asked(&run.results.job))
+            .map(|run| report::text::asked(&run.results))
             .collect::<Vec<_>>()
             .join("; "),
         ..report::views::sheet(runs)

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use fabrix_bench::Counted;
+use fabrix_bench::search::SearchEnd;
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
 use fabrix_rt::SpinPolicy;
@@ -40,6 +41,7 @@ enum Reason {
     Load,
     Tail,
     Depth,
+    Target,
     /// Files in the page cache, with the way around it.
     Cache(&'static str),
 }
@@ -69,6 +71,7 @@ impl Warnings {
         self.load(run);
         self.tail(run);
         self.depth(run);
+        self.target(run);
     }
 
     /// Checks the machine during a run, which need not be reported.
@@ -107,16 +110,26 @@ impl Warnings {
     fn depth(&mut self, run: &Run) {
         let (job, all) = (&run.results.job, &run.results.aggregate);
         let is_free = !job.is_open_loop()
-            && job.latency_target.is_none()
             && job.bursts.is_none()
             && job.flow.is_none()
             && job.flushes.every == 0;
-        let is_long = all.total.ios > u64::from(job.iodepth) * DEPTHS_LEAST;
-        let most = all.depths.most().filter(|most| *most < job.iodepth);
+        let is_long = all.total.ios > u64::from(all.depth) * DEPTHS_LEAST;
+        let most = all.depths.most().filter(|most| *most < all.depth);
         if let (true, true, Some(most)) = (is_free, is_long, most) {
             let most = Counted(most.into(), "request");
-            let figures = format!("{most} of iodepth={}", job.iodepth);
+            let word = job.latency_target.map_or("iodepth", |_| "depth");
+            let figures = format!("{most} of {word}={}", all.depth);
             self.add_run(Reason::Depth, run, figures);
+        }
+    }
+
+    /// Checks whether a search found a depth that keeps its target.
+    fn target(&mut self, run: &Run) {
+        let (results, search) = (&run.results, run.results.aggregate.search);
+        if let (Some(target), Some(SearchEnd::Missed)) = (results.job.latency_target, search) {
+            let most = time(target.target.as_secs_f64() * 1e9);
+            let figures = format!("{} % within {most}", target.percentile);
+            self.add_run(Reason::Target, run, figures);
         }
     }
 
@@ -213,6 +226,9 @@ impl Found {
             ),
             Reason::Depth => format!(
                 "iodepth was never reached, because the disk answers before the next request starts: at most {named}"
+            ),
+            Reason::Target => format!(
+                "no depth keeps latency_target, because a single request in flight misses it: {named}"
             ),
             Reason::Cache(around) => format!(
                 "the page cache serves {named}, and memory has room for all of it: figures may be those of memory; \

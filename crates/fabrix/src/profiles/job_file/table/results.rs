@@ -13,7 +13,8 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
         "all jobs up to the next `stonewall` or `new_group` are one entry with the name of the first; histograms are \
-         added; with `--count` each section stays an entry",
+         added; rates are over the time from the first start to the last end, where fio takes the longest job's; with \
+         `--count` each section stays an entry",
     ),
     Key::honoured(
         &["new_group"],

@@ -141,6 +141,9 @@ pub struct Results {
     pub recorded: Recorded,
 }
 
+/// Reason for the early end of a job that was told to stop.
+pub const STOPPED: &str = "stopped before its time";
+
 impl Results {
     /// Whether no request failed, no block was wrong and no job ended early.
     pub fn is_clean(&self) -> bool {

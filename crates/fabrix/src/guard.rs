@@ -113,22 +113,22 @@ fn is_pattern(block: &[u8]) -> bool {
     block.len() == CONTENTS_BYTES && (1..=PATTERN_BYTES_MAX).any(repeats)
 }
 
-/// Whether a disk of this name is a regular file.
-fn is_regular_file(name: &str) -> bool {
+/// Whether a disk is a regular file.
+fn is_regular_file(uri: &str) -> bool {
     let Ok(Spec {
         disk: Disk::File { path, .. },
         ..
-    }) = Spec::parse(name)
+    }) = Spec::parse(uri)
     else {
         return false;
     };
     std::fs::metadata(path).is_ok_and(|found| found.is_file())
 }
 
-/// Refuses a disk with a known signature, and a file with other contents.
-pub(crate) fn refuse_used(device: &Arc<dyn Device>, name: &str) -> Result<(), Failure> {
+/// Refuses a disk with a known signature, and a file with other contents. Errors contain `name`.
+pub(crate) fn refuse_used(device: &Arc<dyn Device>, uri: &str, name: &str) -> Result<(), Failure> {
     let start = read_start(device).map_err(|error| Failure::io(format!("{name}: {error}")))?;
-    let of_file = || is_regular_file(name).then(|| contents(&start)).flatten();
+    let of_file = || is_regular_file(uri).then(|| contents(&start)).flatten();
     match signature(&start).or_else(of_file) {
         None => Ok(()),
         Some(whose) => Err(Failure::usage(format!(

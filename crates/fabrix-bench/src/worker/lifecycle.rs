@@ -8,7 +8,7 @@ use fabrix_rt::{Shard, topology};
 
 use super::{Event, Worker};
 use crate::access::Direction;
-use crate::results::Tally;
+use crate::results::{STOPPED, Tally};
 use crate::verify::Verifier;
 use crate::words::Counted;
 
@@ -77,7 +77,7 @@ impl Worker {
             JobPhase::Ready => self.end(shard),
             _ => {
                 self.lifecycle.stopped = true;
-                self.end_early(shard, "stopped before its time".into());
+                self.end_early(shard, STOPPED.into());
                 self.wake_at_phase_end(shard);
                 self.pump(shard);
             }

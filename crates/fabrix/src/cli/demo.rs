@@ -170,6 +170,7 @@ impl Stage {
             repeats: vec![Repeat::of(&results)],
             results,
             target_cores: cores,
+            missed: None,
             group: 0,
             written: None,
         })

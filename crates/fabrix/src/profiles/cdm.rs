@@ -344,6 +344,7 @@ mod test_names {
             },
             repeats: Vec::new(),
             target_cores: None,
+            missed: None,
             group: 0,
             written: None,
         };

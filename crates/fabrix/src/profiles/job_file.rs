@@ -183,8 +183,15 @@ impl Listed {
             share @ Amount::Percent(_) => share.of(disk_bytes) / granule * granule,
         };
         let (io_size, is_limited) = (self.io_size, self.file_bytes.is_some());
+        let single_bytes = self.place.single_bytes;
         let mut job = self.on(disk_bytes)?;
         let rest = disk_bytes.saturating_sub(job.offset);
+        // A disk does not have the last part of a sector of its file.
+        let sector = u64::from(DEFAULT_BLOCK_BYTES);
+        let is_rest = |size: u64| size < rest.saturating_add(sector);
+        job.size = job
+            .size
+            .map(|size| if is_rest(size) { size.min(rest) } else { size });
         if is_limited {
             job.size = Some(job.size.map_or(rest, |size| size.min(rest)));
         }
@@ -199,6 +206,9 @@ impl Listed {
             // As in fio, the last request ends behind the size if the disk has room.
             job.io_bytes = job.io_bytes.or(Some(bytes));
             job.size = Some(whole);
+        } else if !single_bytes {
+            // As in fio, requests end within the size, wherever in a sector that ends.
+            job.size = job.size.map(|size| size - size % sector);
         }
         Ok(job)
     }

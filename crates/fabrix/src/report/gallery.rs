@@ -169,6 +169,7 @@ fn run(disk: &str, times: f64) -> Run {
     Run {
         disk: disk.into(),
         target_cores: Some(0.7),
+        missed: None,
         ..sample::run(results)
     }
 }

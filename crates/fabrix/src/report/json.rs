@@ -13,7 +13,7 @@ use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::contents::{Base, Contents};
 use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
-use fabrix_bench::results::{Depths, JobResult, Results, Side};
+use fabrix_bench::results::{Depths, JobResult, Results, STOPPED, Side};
 use fabrix_bench::search::SearchEnd;
 use fabrix_bench::series::{Moved, Point};
 use fabrix_bench::verify::Verify;
@@ -149,7 +149,7 @@ fn job(run: &Run, one: &JobResult) -> Value {
     let mut value = json!({
         "jobname": results.job.name,
         "groupid": run.group,
-        "error": error(one),
+        "error": error(run, one),
         "eta": 0,
         "elapsed": seconds,
         "job options": options(run),
@@ -176,10 +176,11 @@ fn job(run: &Run, one: &JobResult) -> Value {
             Some(SearchEnd::Found(took)) => json!(millis(nanos(took))),
             _ => Value::Null,
         },
-        "total_err": one.errors.total(),
+        "total_err": one.errors.total().max((error(run, one) != 0).into()),
         "errors": errors(one),
         "busy": one.busy,
         "ended_early": one.ended_early,
+        "missed_rate": run.missed,
         "verify": verify(one),
     });
     let unified = run.written.as_ref().map(Written::unified);
@@ -315,11 +316,14 @@ fn options(run: &Run) -> Value {
     Value::Object(options)
 }
 
-/// fio's error of a job: 84 (EILSEQ) for wrong blocks, and 1 for failed requests.
-fn error(one: &JobResult) -> i32 {
+/// fio's error of a job: 84 (EILSEQ) for wrong blocks, 110 (ETIMEDOUT) for an early end and for a
+/// rate that was not reached, and 1 for failed requests.
+fn error(run: &Run, one: &JobResult) -> i32 {
     let wrong = one.verify.as_ref().is_some_and(|verify| verify.errors > 0);
+    let early = one.ended_early.as_ref().is_some_and(|why| why != STOPPED);
     match one.errors.total() {
         0 if wrong => 84,
+        0 if early || run.missed.is_some() => 110,
         0 => 0,
         _ => 1,
     }

@@ -147,6 +147,7 @@ pub(super) fn run(results: Results) -> Run {
         repeats: vec![Repeat::of(&results)],
         results,
         target_cores: None,
+        missed: None,
         group: 0,
         written: None,
     }

@@ -37,6 +37,8 @@ pub(crate) struct Run {
     pub(crate) repeats: Vec<Repeat>,
     /// Busy cores of the target, if known.
     pub(crate) target_cores: Option<f64>,
+    /// Sentence about a rate that the run had to reach and did not.
+    pub(crate) missed: Option<String>,
     /// Number of the stage, from 0: fio's `groupid`.
     pub(crate) group: u32,
     /// The job as written. None: it was not written in fio's words.

@@ -264,6 +264,7 @@ mod tests {
             repeats: Vec::new(),
             results,
             target_cores: None,
+            missed: None,
             group: 0,
             written: None,
         }

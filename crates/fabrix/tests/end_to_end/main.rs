@@ -12,6 +12,7 @@ mod attach_place;
 mod attach_programs;
 mod attach_wrong;
 mod bench;
+mod bench_files;
 mod commands;
 mod control;
 mod demo;

@@ -10,6 +10,7 @@ use fabrix_block::raid0::Raid0;
 use fabrix_block::spec::{Disk as SpecDisk, Size};
 use fabrix_block::{Device, Identity, Spec};
 
+use super::file_id::FileId;
 use crate::failure::Failure;
 use crate::profiles::loopback::Loopback;
 
@@ -70,7 +71,7 @@ impl Disk {
         let identity = Identity::derive(&text, &text, "files of a job");
         let devices = files.iter().map(|file| Arc::clone(&file.device)).collect();
         Ok(Self {
-            label: text.clone(),
+            label: names(&files),
             uri: text,
             device: Raid0::new(chunk_bytes, devices, identity).map_err(Failure::from)?,
             around_cache: files.first().map_or("", |file| file.around_cache),
@@ -92,12 +93,9 @@ impl Disk {
         if !self.files.is_empty() {
             return self.files.iter().any(|part| part.is_file(file));
         }
-        let same = |path: &String| {
-            let found = Path::new(path).canonicalize();
-            found.is_ok() && found.ok() == file.canonicalize().ok()
-        };
+        let id = FileId::of(file);
         let spec = Spec::parse(&self.uri);
-        spec.is_ok_and(|spec| matches!(&spec.disk, SpecDisk::File { path, .. } if same(path)))
+        spec.is_ok_and(|spec| consists_of(&spec, &id))
     }
 
     /// Whether the disk discards writes, so that filling it is useless.
@@ -145,6 +143,28 @@ impl<'a> Step<'a> {
         Some((Instant::now(), via.cpu_time()))
     }
 }
+
+/// The names of the files of a stripe: the first ones, and the number of the others.
+fn names(files: &[Disk]) -> String {
+    let names = files.iter().take(NAMED_MOST).map(|file| &*file.label);
+    let names = names.collect::<Vec<_>>().join(", ");
+    match files.len().saturating_sub(NAMED_MOST) {
+        0 => names,
+        others => format!("{names} and {others} more"),
+    }
+}
+
+/// Whether a disk or a member of it is this file.
+fn consists_of(spec: &Spec, id: &FileId) -> bool {
+    match &spec.disk {
+        SpecDisk::File { path, .. } => FileId::of(Path::new(path)) == *id,
+        SpecDisk::Raid0 { members, .. } => members.iter().any(|member| consists_of(member, id)),
+        SpecDisk::Ram { .. } | SpecDisk::Null { .. } | SpecDisk::Remote(_) => false,
+    }
+}
+
+/// Files of a stripe that its name contains: as many as fit into a line.
+const NAMED_MOST: usize = 4;
 
 /// Whether a disk of this name discards writes.
 pub(super) fn is_null(uri: &str) -> bool {

@@ -42,7 +42,9 @@ fn each(run: &Run) -> Vec<Run> {
 /// Several runs as one.
 fn joined(members: &[&Run]) -> Option<Run> {
     let results: Vec<&Results> = members.iter().map(|run| &run.results).collect();
-    Some(with(members.first()?, Results::joined(&results)?))
+    let mut entry = with(members.first()?, Results::joined(&results)?);
+    entry.missed = members.iter().find_map(|run| run.missed.clone());
+    Some(entry)
 }
 
 fn with(run: &Run, results: Results) -> Run {

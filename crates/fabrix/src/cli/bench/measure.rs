@@ -10,41 +10,34 @@ use fabrix_bench::Counted;
 use super::disk_util::DiskUtil;
 use super::entries::entries;
 use super::form::Form;
-use super::plan::{Plan, Planned};
-use super::publish::check_place;
+use super::outputs;
+use super::plan::{Plan, Planned, log_path};
 use super::session::{Disk, Session, Step};
+use super::shared_files;
 use crate::cli::terminal::{print, say};
 use crate::failure::Failure;
-use crate::profiles::job_file::Logs;
 use crate::report;
 use crate::report::sheet::{Report, Run};
 
-/// Measures all stages and prints the results.
-pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Failure> {
+/// Checks everything that can be wrong with a plan.
+///
+/// Errors: a sentence. Nothing has been written then.
+pub(super) fn check(session: &Session, plan: &Plan) -> Result<(), Failure> {
+    outputs::check(plan, session.args.report.as_deref())?;
     let all = || plan.stages.iter().flatten();
-    plan.file.as_deref().map_or(Ok(()), check_place)?;
-    for (index, one) in all().enumerate() {
-        let paths = ["bw", "iops", "lat", "clat"].map(|what| log_path(&one.logs, what, index));
-        paths
-            .iter()
-            .flatten()
-            .try_for_each(|path| check_place(path))?;
-    }
     for one in all() {
         let checked = one.job.check_on(one.disk.device.geometry());
-        checked.map_err(|error| Failure::usage(format!("{}: {error}", one.disk.uri)))?;
+        checked.map_err(|error| Failure::usage(format!("{}: {error}", one.disk.label)))?;
     }
-    if let Some(file) = &plan.file
-        && all().any(|one| one.disk.is_file(file))
-    {
-        return Err(Failure::usage(format!(
-            "--output={}: the results would replace a disk of the jobs",
-            file.display()
-        )));
-    }
+    shared_files::check(&plan.stages)?;
     let writing = all().filter(|one| one.job.rw.writes());
     let written: Vec<Disk> = writing.map(|one| one.disk.clone()).collect();
-    session.guard(&written)?;
+    session.guard(&written)
+}
+
+/// Measures all stages of a checked plan and prints the results.
+pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Failure> {
+    let all = || plan.stages.iter().flatten();
     // All jobs are read at the same time, so the shortest interval applies.
     let every = all().filter_map(|one| one.logs.every).min();
     session.config.progress_every = every
@@ -74,9 +67,9 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
     let planned: Vec<&Planned> = all().collect();
     for (run, one) in runs.iter_mut().zip(&planned) {
         run.group = one.group;
+        run.missed = one.least.missed(&run.results);
     }
-    let mut pairs = runs.iter().zip(&planned);
-    let missed = pairs.find_map(|(run, one)| one.least.missed(&run.results));
+    let missed = runs.iter().find_map(|run| run.missed.clone());
     // A file that cannot be written is reported at the end, so that no result is lost.
     let logged = write_logs(&planned, &runs);
     let entries = entries(&runs, &planned);
@@ -129,20 +122,6 @@ fn write_logs(planned: &[&Planned], runs: &[Run]) -> Result<(), Failure> {
     files
         .iter()
         .try_for_each(|(path, text)| std::fs::write(path, text).map_err(Failure::at(path)))
-}
-
-/// Path of a log of the job with this index, if the job has such a log.
-fn log_path(logs: &Logs, what: &str, index: usize) -> Option<PathBuf> {
-    let name = match what {
-        "bw" => &logs.bw,
-        "iops" => &logs.iops,
-        _ => &logs.lat,
-    };
-    let number = match logs.shared {
-        true => String::new(),
-        false => format!(".{}", index + 1),
-    };
-    Some(format!("{}_{what}{number}.log", name.as_ref()?).into())
 }
 
 fn sheet(runs: Vec<Run>) -> Report {

@@ -13,7 +13,7 @@ use fabrix_block::spec::parse_size;
 
 use super::args::{PlainArgs, RateProcess, profiles};
 use super::hold::hold;
-use super::measure::measure;
+use super::measure::{check, measure};
 use super::plan::{Plan, Planned};
 use super::session::Session;
 use crate::failure::Failure;
@@ -47,16 +47,16 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
         shared: true,
         ..logs.unwrap_or_default()
     };
-    measure(
-        session,
-        &Plan {
-            stages: vec![vec![Planned::new(disk, job, logs)]],
-            count: args.count,
-            log_every: args.log_every,
-            forms: vec![args.common.output.into()],
-            file: None,
-        },
-    )
+    let plan = Plan {
+        stages: vec![vec![Planned::new(disk, job, logs)]],
+        count: args.count,
+        log_every: args.log_every,
+        forms: vec![args.common.output.into()],
+        file: None,
+        inputs: Vec::new(),
+    };
+    check(&session, &plan)?;
+    measure(session, &plan)
 }
 
 fn job(args: &PlainArgs) -> Result<Job, Failure> {

@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) forms: Vec<Form>,
     /// File for the results, instead of stdout.
     pub(super) file: Option<PathBuf>,
+    /// Files of jobs, which no result may replace.
+    pub(super) inputs: Vec<PathBuf>,
 }
 
 /// A job, its disk, and its logs.
@@ -55,4 +57,18 @@ impl Planned {
             written: None,
         }
     }
+}
+
+/// Path of a log of the job with this index, if the job has such a log.
+pub(super) fn log_path(logs: &Logs, what: &str, index: usize) -> Option<PathBuf> {
+    let name = match what {
+        "bw" => &logs.bw,
+        "iops" => &logs.iops,
+        _ => &logs.lat,
+    };
+    let number = match logs.shared {
+        true => String::new(),
+        false => format!(".{}", index + 1),
+    };
+    Some(format!("{}_{what}{number}.log", name.as_ref()?).into())
 }

@@ -64,6 +64,18 @@ pub(crate) fn make_folder(directory: Option<&Path>) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).map_err(Failure::at(directory))
 }
 
+/// Names of the files that the report of planned jobs may have.
+pub(super) const REPORT_FILES: [&str; 8] = [
+    "index.html",
+    "results.json",
+    "results.csv",
+    "overview.csv",
+    "directions.csv",
+    "outcomes.csv",
+    "tails.svg",
+    "course.svg",
+];
+
 /// Writes the files of a report if a folder is given.
 pub(crate) fn write(report: &Report, directory: Option<&Path>) -> Result<(), Failure> {
     let Some(directory) = directory else {

@@ -6,6 +6,7 @@
 
 mod additional;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -82,8 +83,18 @@ impl Session {
     }
 
     /// Opens a disk. Its label contains no secrets.
+    ///
+    /// Errors: also a disk that the files of `--report` would replace.
     pub(crate) fn open(&self, uri: &str) -> Result<Disk, Failure> {
-        open(&self.opener, uri)
+        let disk = open(&self.opener, uri)?;
+        let report = self.args.report.as_deref();
+        match report.and_then(|folder| replaced(folder, &disk)) {
+            None => Ok(disk),
+            Some(path) => Err(Failure::usage(format!(
+                "--report: the files of the report would replace the disk {}; choose another folder",
+                path.display()
+            ))),
+        }
     }
 
     /// Opens a disk that is not measured together with the others, so it may be the same disk
@@ -169,7 +180,7 @@ impl Session {
             .iter()
             .flat_map(Disk::parts)
             .filter(|disk| !disk.device.geometry().read_only)
-            .try_for_each(|disk| guard::refuse_used(&disk.device, &disk.uri))
+            .try_for_each(|disk| guard::refuse_used(&disk.device, &disk.uri, &disk.label))
     }
 
     /// Prints the number of measurements and their total duration.
@@ -255,7 +266,7 @@ impl Session {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                self.trouble = Some(run_failure(&first.disk.uri, &error));
+                self.trouble = Some(run_failure(&first.disk.label, &error));
                 return None;
             }
         };
@@ -267,7 +278,7 @@ impl Session {
                 used.as_secs_f64() / wall.as_secs_f64()
             });
             if self.trouble.is_none() {
-                self.trouble = failure_of(&step.disk.uri, &results, interrupted);
+                self.trouble = failure_of(&step.disk.label, &results, interrupted);
             }
             found.push(Run {
                 name: step.job.name.clone(),
@@ -275,6 +286,7 @@ impl Session {
                 repeats: vec![Repeat::of(&results)],
                 results,
                 target_cores: cores,
+                missed: None,
                 group: self.stages,
                 written: None,
             });
@@ -391,6 +403,18 @@ fn open(opener: &Opener, uri: &str) -> Result<Disk, Failure> {
         via: None,
         around_cache: "leave direct=off out",
     })
+}
+
+/// The disk's file, if it has the name of one that a report in this folder may contain.
+fn replaced(folder: &Path, disk: &Disk) -> Option<PathBuf> {
+    let kinds = ["html", "json", "csv", "svg"];
+    let is_ours = |path: &PathBuf| {
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        kind.is_some_and(|kind| kinds.contains(&kind))
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files = entries.map(|entry| entry.path()).filter(is_ours);
+    files.find(|path| disk.is_file(path))
 }
 
 /// The run with the median repeat, or with the last one, and the figures of all repeats.

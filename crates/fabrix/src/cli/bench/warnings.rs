@@ -332,6 +332,7 @@ mod tests {
             repeats: iops.iter().map(repeat).collect(),
             results,
             target_cores: None,
+            missed: None,
             group: 0,
             written: None,
         }

@@ -1,9 +1,9 @@
 //! Where a job's disk is: `filename`, or the files that fio makes in `directory`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fabrix_block::Spec;
-use fabrix_block::spec::Disk;
+use fabrix_block::spec::{Disk, without_secrets};
 
 /// The keys that name a job's disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,8 +78,49 @@ pub(crate) struct Target {
     pub(crate) uri: String,
     /// The URI without the length of a file to be made, to recognise the same disk.
     pub(crate) key: String,
-    /// Length in bytes of the file that is made. None: the disk is there.
-    pub(crate) made: Option<u64>,
+    /// Length in bytes that a file needs at least.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl Target {
+    /// Path of the file.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match Spec::parse(&self.key).ok()?.disk {
+            Disk::File { path, .. } => Some(path.into()),
+            _ => None,
+        }
+    }
+
+    /// The path, or the URI without its secrets.
+    pub(crate) fn name(&self) -> String {
+        let path = self.path().map(|path| path.display().to_string());
+        path.unwrap_or_else(|| without_secrets(&self.key))
+    }
+
+    /// What the URI says besides the path.
+    pub(crate) fn options(&self) -> Option<Spec> {
+        let mut spec = Spec::parse(&self.key).ok()?;
+        if let Disk::File { path, .. } = &mut spec.disk {
+            path.clear();
+        }
+        Some(spec)
+    }
+
+    /// Whether the URI itself names the length, which a file then has to have.
+    pub(crate) fn has_size(&self) -> bool {
+        self.uri != self.key
+    }
+
+    /// The URI with the length of the file to be made.
+    pub(crate) fn with_bytes(&self, bytes: u64) -> String {
+        let Ok(mut spec) = Spec::parse(&self.uri) else {
+            return self.uri.clone();
+        };
+        if let Disk::File { create_bytes, .. } = &mut spec.disk {
+            create_bytes.get_or_insert(bytes);
+        }
+        spec.to_string()
+    }
 }
 
 impl Place {
@@ -154,37 +195,33 @@ impl Place {
         }
     }
 
-    /// Completes the text of a file: how to open it, and its length if it is not there.
+    /// Completes the text of a file: how to open it, and its length.
     fn resolved(&self, text: &str, mut spec: Spec, bytes: Option<u64>) -> Target {
         let Disk::File {
-            path,
             create_bytes,
             direct,
+            ..
         } = &mut spec.disk
         else {
             return Target {
                 uri: text.to_owned(),
                 key: text.to_owned(),
-                made: None,
+                bytes: None,
             };
         };
         *direct &= self.direct;
         if self.single_bytes && !*direct && spec.common.block_bytes.is_none() {
             spec.common.block_bytes = Some(1);
         }
-        let is_gone = !Path::new(path).exists();
-        let made = create_bytes.or(bytes).filter(|_| is_gone);
-        let mut key = spec.clone();
-        if let (Some(bytes), Disk::File { create_bytes, .. }) = (made, &mut spec.disk) {
-            *create_bytes = Some(bytes);
-        }
-        if let Disk::File { create_bytes, .. } = &mut key.disk {
+        let bytes = create_bytes.or(bytes);
+        let uri = spec.to_string();
+        if let Disk::File { create_bytes, .. } = &mut spec.disk {
             *create_bytes = None;
         }
         Target {
-            uri: spec.to_string(),
-            key: key.to_string(),
-            made,
+            uri,
+            key: spec.to_string(),
+            bytes,
         }
     }
 }
@@ -247,7 +284,11 @@ mod tests {
     fn uris(place: &Place, numjobs: u32) -> Vec<String> {
         let all = place.targets(None, numjobs, 4096).expect("it has a place");
         let line = |targets: &Vec<Target>| {
-            let uris: Vec<&str> = targets.iter().map(|one| one.uri.as_str()).collect();
+            let uri = |one: &Target| {
+                one.bytes
+                    .map_or(one.uri.clone(), |bytes| one.with_bytes(bytes))
+            };
+            let uris: Vec<String> = targets.iter().map(uri).collect();
             uris.join(" ")
         };
         all.iter().map(line).collect()
@@ -278,7 +319,7 @@ mod tests {
         let named = place.targets(Some("ram:8M"), 2, 4096);
         let named = named.expect("a disk is named");
         assert_eq!(
-            (named[0][0].uri.as_str(), named[0][0].made),
+            (named[0][0].uri.as_str(), named[0][0].bytes),
             ("ram:8M", None)
         );
     }
@@ -320,8 +361,9 @@ mod tests {
             ..place()
         };
         let target = &place.targets(None, 4, 4096).expect("a file is named")[0][0];
-        assert_eq!(target.uri, "/nowhere/new,size=8k,direct=off");
-        assert_eq!(target.made, Some(8192));
+        assert_eq!(target.uri, "/nowhere/new,direct=off");
+        assert_eq!(target.with_bytes(8192), "/nowhere/new,size=8k,direct=off");
+        assert_eq!(target.bytes, Some(8192));
     }
 
     #[test]

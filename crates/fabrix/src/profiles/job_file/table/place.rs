@@ -23,8 +23,9 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
         "the disk as a URI or a path; a file that is not there is made, with `size` or `filesize`; `A:B` are several \
-         files or devices, of which each request takes the next; given twice, also in `[global]`, it adds files, as in \
-         fio",
+         files or devices, of which each request takes the next: at most 64, each once, of one length unless `size` is \
+         given, and for requests of one length without a number behind `rw=`; given twice, also in `[global]`, it adds \
+         files, as in fio",
     ),
     Key::honoured(
         &["directory"],
@@ -49,7 +50,8 @@ pub(super) const KEYS: &[Key] = &[
             section.place.nrfiles = whole(value, 1, section.kilo)?;
             Ok(())
         },
-        "files of each job that names none with `filename`: up to 64, `size` is that of all together",
+        "files of each job that names none with `filename`: up to 64, `size` is that of all together; for requests of \
+         one length without a number behind `rw=`",
     ),
     Key::honoured(
         &["file_service_type"],
@@ -60,10 +62,14 @@ pub(super) const KEYS: &[Key] = &[
     Key::honoured(
         &["filesize"],
         |section, value| {
+            if value.contains('-') && !value.starts_with('(') {
+                return Err("ranges are not supported; write one size for all files".into());
+            }
             section.file_bytes = Some(size(value, section.kilo)?);
             Ok(())
         },
-        "bytes of the file, and so the most that a job uses of the disk",
+        "bytes of each file, and so the most that a job uses of the disk; ranges are not supported: files have one \
+         length",
     ),
     Key::honoured(
         &["direct"],
@@ -114,7 +120,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::honoured(
         &["bs", "blocksize"],
         |section, value| section.set_block(value),
-        "up to three sizes: reads, writes, trims",
+        "up to three sizes: reads, writes, trims; one power of two from 4k to 16m for jobs with several files",
     ),
     Key::honoured(
         &["bssplit"],
@@ -123,7 +129,7 @@ pub(super) const KEYS: &[Key] = &[
             section.job.ranges = [None; 2];
             Ok(())
         },
-        "",
+        "not for jobs with several files, which need requests of one length",
     ),
     Key::honoured(
         &["size"],

@@ -27,7 +27,7 @@ impl FileId {
 /// The path with the canonical form of its folder.
 fn canonical(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|one| !one.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok();
+    let folder = folder.unwrap_or_else(|| Path::new(".")).canonicalize().ok();
     match (folder, path.file_name()) {
         (Some(folder), Some(name)) => folder.join(name),
         _ => path.to_owned(),

@@ -286,7 +286,7 @@ mod tests {
         let line = |targets: &Vec<Target>| {
             let uri = |one: &Target| {
                 one.bytes
-                    .map_or(one.uri.clone(), |bytes| one.with_bytes(bytes))
+                    .map_or_else(|| one.uri.clone(), |bytes| one.with_bytes(bytes))
             };
             let uris: Vec<String> = targets.iter().map(uri).collect();
             uris.join(" ")

@@ -433,5 +433,6 @@ fn files_of_a_job_are_a_stripe_or_are_refused() {
         let text = format!("[a]\nfilename=x:y\nsize=1m\n{keys}\n");
         refused(&text, &["with 2 files", part, "one section for each file"]);
     }
+    refused("[a]\nfilesize=1m-2m\n", &["ranges are not supported"]);
     refused("[a]\nnrfiles=65\nsize=1m\n", &["64 files"]);
 }

@@ -64,9 +64,14 @@ impl Errors {
         self.by_status.iter().map(|(_, count)| count).sum()
     }
 
-    /// Counts a failure. `sentence` is called for the first one only.
-    pub(crate) fn count(&mut self, status: Status, sentence: impl FnOnce() -> String) {
-        self.add_count(status, 1);
+    /// Counts `failures`. `sentence` is called for the first of all only.
+    pub(crate) fn count(
+        &mut self,
+        status: Status,
+        failures: u64,
+        sentence: impl FnOnce() -> String,
+    ) {
+        self.add_count(status, failures);
         self.first.get_or_insert_with(sentence);
     }
 
@@ -425,9 +430,9 @@ mod tests {
     #[test]
     fn the_first_failure_keeps_its_sentence_and_each_status_its_count() {
         let mut errors = Errors::default();
-        errors.count(Status::MediaRead, || "first".into());
-        errors.count(Status::NoSpace, || "second".into());
-        errors.count(Status::MediaRead, || "third".into());
+        errors.count(Status::MediaRead, 1, || "first".into());
+        errors.count(Status::NoSpace, 1, || "second".into());
+        errors.count(Status::MediaRead, 1, || "third".into());
         assert_eq!(errors.first.as_deref(), Some("first"));
         assert_eq!(
             errors.by_status,

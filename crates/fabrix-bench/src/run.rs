@@ -34,9 +34,11 @@ pub struct Config {
     pub progress_every: Duration,
     /// Time limit for the disk's first answer.
     pub ready: Duration,
-    /// Time without any completion after which the last requests are given up.
+    /// Time without any completion after which the last requests of an amount, or of the
+    /// verification at the end, are given up.
     pub drain: Duration,
-    /// `drain` after the user has stopped the run. Also limits the wait for the first answer.
+    /// `drain` after the planned time, after a failure, and after the user has stopped the run.
+    /// After a stop it also limits the wait for the first answer.
     pub stop_drain: Duration,
     /// Set to true by the user to stop the run. The results until then are returned.
     pub stop: Option<Arc<AtomicBool>>,

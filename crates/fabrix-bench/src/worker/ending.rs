@@ -142,7 +142,7 @@ impl Worker {
         writes: bool,
         sentence: impl FnOnce() -> String,
     ) {
-        self.tally.errors.count(status, sentence);
+        self.tally.errors.count(status, 1, sentence);
         self.publish_errors();
         let probing = self.lifecycle.phase == JobPhase::Probe;
         if !self.setup.job.continue_on_error[usize::from(writes)] || probing {

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use fabrix_block::Status;
 use fabrix_rt::{Shard, topology};
 
 use super::{Event, Worker};
@@ -42,8 +43,8 @@ pub(super) struct Lifecycle {
     pub(super) last_ending_ns: u64,
     /// Whether the job ends without reading back.
     pub(super) cut_short: bool,
-    /// Whether the user has stopped the run.
-    stopped: bool,
+    /// Whether the time of the measurement is over.
+    time_is_over: bool,
     pub(super) measured_from_ns: Option<u64>,
     /// Planned end of the measurement.
     until_ns: u64,
@@ -76,9 +77,7 @@ impl Worker {
             JobPhase::Ended => {}
             JobPhase::Ready => self.end(shard),
             _ => {
-                self.lifecycle.stopped = true;
                 self.end_early(shard, STOPPED.into());
-                self.wake_at_phase_end(shard);
                 self.pump(shard);
             }
         }
@@ -88,7 +87,7 @@ impl Worker {
     pub(super) fn end_now(&mut self, shard: &mut Shard) {
         match self.lifecycle.phase {
             JobPhase::Ready => return self.end(shard),
-            JobPhase::Ramp { .. } | JobPhase::Measure { .. } => self.drain(shard),
+            JobPhase::Ramp { .. } | JobPhase::Measure { .. } => self.time_over(shard),
             _ => {}
         }
         self.pump(shard);
@@ -101,11 +100,18 @@ impl Worker {
             JobPhase::Ramp { until_ns } if self.clock.now_ns() >= until_ns => {
                 self.begin_measuring(shard)
             }
-            JobPhase::Measure { until_ns } if self.clock.now_ns() >= until_ns => self.drain(shard),
+            JobPhase::Measure { until_ns } if self.clock.now_ns() >= until_ns => {
+                self.time_over(shard);
+            }
             JobPhase::Measure { .. } if self.limit_reached() => self.drain(shard),
             JobPhase::Drain | JobPhase::ReadBack { .. } if self.is_stalled() => self.abandon(shard),
             _ => {}
         }
+    }
+
+    fn time_over(&mut self, shard: &mut Shard) {
+        self.lifecycle.time_is_over = true;
+        self.drain(shard);
     }
 
     fn limit_reached(&self) -> bool {
@@ -124,12 +130,22 @@ impl Worker {
                 >= nanos(self.silence_limit())
     }
 
-    /// Longest silence of the disk at the end of the job.
+    /// Longest silence of the disk at the end of the job. It is short when the job has had its
+    /// time or ends early. A job that has yet to move its amount, or to read back, waits longer.
     pub(super) fn silence_limit(&self) -> Duration {
-        match self.lifecycle.stopped {
+        let Lifecycle {
+            cut_short,
+            time_is_over,
+            ..
+        } = self.lifecycle;
+        match cut_short || time_is_over && !self.reads_back() {
             true => self.setup.stop_drain.min(self.setup.drain),
             false => self.setup.drain,
         }
+    }
+
+    fn reads_back(&self) -> bool {
+        self.verifier.as_ref().is_some_and(Verifier::reads_back)
     }
 
     fn begin_measuring(&mut self, shard: &mut Shard) {
@@ -155,6 +171,8 @@ impl Worker {
         self.tally.ended_early.get_or_insert(why);
         self.lifecycle.cut_short = true;
         self.drain(shard);
+        // The wait for the requests in flight is shorter now.
+        self.wake_at_phase_end(shard);
     }
 
     /// Stops starting requests.
@@ -212,9 +230,8 @@ impl Worker {
 
     /// The load has ended and all requests are answered.
     fn drained(&mut self, shard: &mut Shard) {
-        self.stop_measuring();
-        let reads_back = self.verifier.as_ref().is_some_and(Verifier::reads_back);
-        if self.lifecycle.cut_short || !reads_back {
+        self.stop_measuring(self.clock.now_ns());
+        if self.lifecycle.cut_short || !self.reads_back() {
             return self.end(shard);
         }
         self.lifecycle.read_back_from_ns = Some(self.clock.now_ns());
@@ -249,8 +266,8 @@ impl Worker {
         shard.flush_later(self.id);
     }
 
-    /// Time and CPU use include the drain, because its requests are counted.
-    fn stop_measuring(&mut self) {
+    /// Time and CPU use include the drain up to `end_ns`, because its requests are counted.
+    fn stop_measuring(&mut self, end_ns: u64) {
         if !std::mem::replace(&mut self.lifecycle.counts, false) {
             return;
         }
@@ -258,18 +275,29 @@ impl Worker {
             // The job ended during the ramp: its counters are void.
             return self.reset_counters();
         };
-        self.tally.until_ns = self.clock.now_ns();
+        self.tally.until_ns = end_ns.max(from_ns);
         self.tally.runtime_ns = self.tally.until_ns - from_ns;
         self.tally.cpu_time = topology::thread_cpu_time().saturating_sub(self.lifecycle.cpu_from);
     }
 
-    /// Reports without the missing answers, because the disk is silent.
+    /// Reports without the missing answers, because the disk is silent. The requests without an
+    /// answer have failed. The measured time ends with the last answer, or with the planned end.
     fn abandon(&mut self, shard: &mut Shard) {
-        let waiting = Counted(self.in_flight.into(), "request");
+        let unanswered = self.setup.job.iodepth as usize - self.idle.len() - self.resting.len();
+        let requests = Counted(unanswered as u64, "request");
         let seconds = self.silence_limit().as_secs_f64();
-        let why = format!("gave up {waiting} without an answer for {seconds} s");
-        self.tally.ended_early.get_or_insert(why);
-        self.stop_measuring();
+        let why = format!("gave up {requests} without an answer for {seconds} s");
+        let job = self.setup.index;
+        self.tally
+            .errors
+            .count(Status::NotReady, unanswered as u64, || {
+                format!("job {job}: {why}")
+            });
+        self.tally.ended_early = Some(match self.tally.ended_early.take() {
+            Some(earlier) => format!("{earlier}; {why}"),
+            None => why,
+        });
+        self.stop_measuring(self.lifecycle.last_ending_ns);
         self.end(shard);
     }
 

@@ -38,13 +38,38 @@ fn requests_without_an_answer_are_given_up_in_the_end() {
         ..job(Rw::RandRead, 1)
     };
     let config = Config {
-        drain: Duration::from_millis(20),
+        drain: Duration::from_secs(60),
+        stop_drain: Duration::from_millis(200),
         ..Config::default()
     };
-    let results = try_run(&disk, &job, &config).expect("the job can be run");
-    let why = results.aggregate.ended_early.expect("it did not end well");
-    assert_eq!(why, "gave up 4 requests without an answer for 0.02 s");
-    assert_eq!(results.aggregate.read.ios, 0);
+    let all = try_run(&disk, &job, &config)
+        .expect("the job can be run")
+        .aggregate;
+    let why = all.ended_early.expect("it did not end well");
+    assert_eq!(why, "gave up 4 requests without an answer for 0.2 s");
+    assert_eq!((all.read.ios, all.errors.total()), (0, 4));
+    let first = all.errors.first.expect("the failure has a sentence");
+    assert_eq!(first, format!("job 0: {why}"));
+    // The time of the wait is not part of the measured time.
+    assert!(
+        all.total.runtime_ns < 200_000_000,
+        "{}",
+        all.total.runtime_ns
+    );
+}
+
+#[test]
+fn the_last_requests_of_an_amount_are_awaited_longer() {
+    let disk = TestDisk::new(64, Manner::AtOnce, |seen| match seen.number {
+        10 => Act::Stall(Duration::from_millis(100)),
+        _ => Act::Honest,
+    });
+    let config = Config {
+        stop_drain: Duration::from_millis(1),
+        ..Config::default()
+    };
+    let results = try_run(&Arc::new(disk), &job(Rw::RandRead, 10), &config);
+    assert!(results.expect("the job can be run").is_clean());
 }
 
 #[test]
@@ -80,8 +105,11 @@ fn an_interrupt_does_not_wait_long_for_a_disk_that_is_silent() {
         "{took:?}: it waited as for a run that ends by itself"
     );
     let all = results.expect("it gives what it has").aggregate;
-    assert_eq!(all.read.ios, 100);
-    assert_eq!(all.ended_early.as_deref(), Some("stopped before its time"));
+    assert_eq!((all.read.ios, all.errors.total()), (100, 4));
+    assert_eq!(
+        all.ended_early.as_deref(),
+        Some("stopped before its time; gave up 4 requests without an answer for 0.02 s")
+    );
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! Protects existing data from benchmarks: looks for the signatures of partition tables and file
 //! systems at the start of a disk, and for contents of files that no benchmark wrote.
 //!
-//! It reads the first bytes through a channel of the disk.
+//! The start of a disk is read through a channel of the disk. `contents` reads files themselves.
+
+mod contents;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabrix_bench::verify::is_verified;
-use fabrix_block::spec::Disk;
-use fabrix_block::{Device, Operation, Payload, Request, Spec, Status, Submit};
+use fabrix_block::{Device, Operation, Payload, Request, Status, Submit};
 use fabrix_rt::{Buf, Completion, Loan, Shard, ShardConfig, SpinPolicy, Task, Token, Wait};
 
 use crate::failure::Failure;
@@ -38,35 +38,6 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (510, &[0x55, 0xaa], "a partition table or a boot sector"),
 ];
 
-/// Bytes of a file that are checked for random contents.
-const CONTENTS_BYTES: usize = 4096;
-/// Different values among random bytes. 512 random bytes have 221 on average, and 4096 have 256.
-/// Texts have fewer.
-const DISTINCT_LEAST: usize = 190;
-/// Largest value of the chi-squared test for random bytes. Without the zeroes there are 254 degrees
-/// of freedom, so that random bytes have 254 on average, with a deviation of 23. Texts, programs
-/// and numbers have thousands.
-const CHI_SQUARED_MOST: f64 = 500.0;
-/// Longest pattern that is recognised.
-const PATTERN_BYTES_MAX: usize = 512;
-/// Starts of compressed files, whose other bytes look random.
-const PACKED: &[&[u8]] = &[
-    b"\x1f\x8b",
-    b"PK\x03\x04",
-    b"\xfd7zXZ",
-    b"\x28\xb5\x2f\xfd",
-    b"BZh",
-    b"7z\xbc\xaf",
-    b"\x89PNG",
-    b"\xff\xd8\xff",
-    b"OggS",
-    b"fLaC",
-    b"\x1a\x45\xdf\xa3",
-    b"RIFF",
-    b"%PDF",
-    b"Salted__",
-];
-
 /// Description of the first known signature.
 fn signature(start: &[u8]) -> Option<&'static str> {
     let found = SIGNATURES
@@ -75,61 +46,14 @@ fn signature(start: &[u8]) -> Option<&'static str> {
     found.map(|(_, _, whose)| *whose)
 }
 
-/// Description of the contents of a file that is neither empty nor full of random bytes, verified
-/// blocks or patterns, which are what benchmarks leave.
-fn contents(start: &[u8]) -> Option<&'static str> {
-    let mut blocks = start.chunks(CONTENTS_BYTES);
-    let block = blocks.find(|block| block.iter().any(|byte| *byte != 0))?;
-    if is_verified(block) || is_pattern(block) {
-        return None;
-    }
-    let packed = PACKED.iter().any(|magic| block.starts_with(magic));
-    (packed || !is_random(block)).then_some("data that no benchmark wrote")
-}
-
-/// Whether the bytes of a block that are not zero are equally frequent. Zeroes do not count,
-/// because benchmarks write them between random bytes (`buffer_compress_percentage`).
-fn is_random(block: &[u8]) -> bool {
-    let mut counts = [0_u32; 256];
-    block
-        .iter()
-        .for_each(|byte| counts[usize::from(*byte)] += 1);
-    let distinct = counts.iter().filter(|count| **count > 0).count();
-    let counts = &counts[1..];
-    let mean = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
-    let deviations = counts
-        .iter()
-        .map(|count| (f64::from(*count) - mean).powi(2));
-    distinct >= DISTINCT_LEAST && deviations.sum::<f64>() / mean <= CHI_SQUARED_MOST
-}
-
-/// Whether a block repeats a short pattern that is no text (`buffer_pattern`, `verify_pattern`).
-fn is_pattern(block: &[u8]) -> bool {
-    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
-    if block.iter().all(is_text) {
-        return false;
-    }
-    let repeats = |period: usize| block[period..] == block[..block.len() - period];
-    block.len() == CONTENTS_BYTES && (1..=PATTERN_BYTES_MAX).any(repeats)
-}
-
-/// Whether a disk is a regular file.
-fn is_regular_file(uri: &str) -> bool {
-    let Ok(Spec {
-        disk: Disk::File { path, .. },
-        ..
-    }) = Spec::parse(uri)
-    else {
-        return false;
-    };
-    std::fs::metadata(path).is_ok_and(|found| found.is_file())
-}
-
 /// Refuses a disk with a known signature, and a file with other contents. Errors contain `name`.
 pub(crate) fn refuse_used(device: &Arc<dyn Device>, uri: &str, name: &str) -> Result<(), Failure> {
     let start = read_start(device).map_err(|error| Failure::io(format!("{name}: {error}")))?;
-    let of_file = || is_regular_file(uri).then(|| contents(&start)).flatten();
-    match signature(&start).or_else(of_file) {
+    let found = match signature(&start) {
+        None => contents::of_file(uri)?,
+        Some(whose) => Some(whose.to_owned()),
+    };
+    match found {
         None => Ok(()),
         Some(whose) => Err(Failure::usage(format!(
             "{name} carries {whose}: writing would destroy it; use --allow-write if that is what you want"
@@ -237,29 +161,6 @@ mod tests {
     fn an_empty_disk_is_nobodys() {
         assert_eq!(signature(&vec![0; LOOK_BYTES as usize]), None);
         assert_eq!(signature(&[]), None);
-    }
-
-    #[test]
-    fn files_that_no_benchmark_wrote_are_found() {
-        let random: Vec<u8> = (0_u64..4096)
-            .map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[7])
-            .collect();
-        assert_eq!(contents(&[0; 8192]), None);
-        assert_eq!(contents(&random), None);
-        assert!(contents(b"[global]\nrw=write\n").is_some());
-        assert!(contents(&[&[0; 4096][..], b"somebody's text"].concat()).is_some());
-        assert!(contents(&[&b"\x1f\x8b"[..], &random].concat()).is_some());
-        let program = std::fs::read("/proc/self/exe").expect("this program");
-        assert!(contents(&program[..8192]).is_some());
-        let numbers: Vec<u8> = (0..2048_u32).flat_map(u32::to_le_bytes).collect();
-        assert!(contents(&numbers).is_some());
-        assert_eq!(contents(&[0xde, 0xad, 0xfa, 0xce].repeat(2048)), None);
-        assert!(contents(&b"a line of a log\n".repeat(600)).is_some());
-        let halves: Vec<u8> = random
-            .chunks(256)
-            .flat_map(|half| [half, &[0; 256]].concat())
-            .collect();
-        assert_eq!(contents(&halves), None, "compressible contents");
     }
 
     #[test]

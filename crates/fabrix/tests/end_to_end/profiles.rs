@@ -266,6 +266,25 @@ fn a_profile_does_not_write_where_somebodys_data_is() {
     );
 }
 
+#[test]
+fn data_far_from_the_start_of_a_file_is_not_overwritten() {
+    let folder = scratch();
+    let path = path_in(&folder, "disk");
+    let text = b"somebody's text";
+    for (offset, words) in [
+        (131_072, &["--name=x", "--rw=write", "--filename"][..]),
+        (700_000, &["diskspd", "-c2M", "-d1", "-W0"]),
+    ] {
+        super::harness::make_file(&path, 1 << 20, offset, text);
+        let before = std::fs::read(&path).expect("it is our file");
+        fabrix(&[&["bench"], words, &[path.as_str()]].concat())
+            .exits(2)
+            .says(&["data that no benchmark wrote at offset", "--allow-write"]);
+        let after = std::fs::read(&path).expect("it is our file");
+        assert!(after == before, "{words:?} changed the file");
+    }
+}
+
 /// A profile that would last, ended by an interrupt: at once, with exit code 1 and a sentence.
 #[track_caller]
 fn is_interrupted(words: &[&str]) -> Ended {

@@ -5,9 +5,11 @@
 //! Source: the manual pages sgp_dd(8) of sg3_utils and ddpt(8), for the words, their defaults and
 //! the output. Words and flags that only drive the SCSI generic driver are accepted without effect.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use fabrix_bench::{Job, RUNTIME_MAX, Rw};
+use fabrix_block::spec::Size;
 
 use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
@@ -23,7 +25,9 @@ pub(crate) fn run(args: &WordsArgs, tool: Tool) -> Result<ExitCode, Failure> {
     }
     let mut session = Session::begin(&args.common)?;
     let open = |uri: &Option<String>| uri.as_deref().map(|uri| session.open(uri)).transpose();
-    let (from, to) = (open(&words.from)?, open(&words.to)?);
+    let from = open(&words.from)?;
+    words.find_output(from.as_ref()).map_err(Failure::usage)?;
+    let to = open(&words.to)?;
     session.guard(to.as_slice())?;
     let rest = |disk: &Option<Disk>, first: u64| {
         let bytes = disk.as_ref().map(|disk| disk.device.geometry().bytes());
@@ -215,6 +219,31 @@ impl Words {
             found.blocks_per_transfer = tool.blocks_per_transfer(found.block_bytes);
         }
         found.ends()
+    }
+
+    /// Checks that a file to write exists.
+    ///
+    /// Errors: a sentence with the URI that makes the file.
+    fn find_output(&self, from: Option<&Disk>) -> Result<(), String> {
+        let Some(to) = self.to.as_deref() else {
+            return Ok(());
+        };
+        let is_name = !to.contains([':', ',']) && !Path::new(to).exists();
+        if !is_name {
+            return Ok(());
+        }
+        let of_disk = |disk: &Disk| disk.device.geometry().bytes() / self.block_bytes;
+        let room = from.map(|disk| of_disk(disk).saturating_sub(self.skip));
+        let size = match self.count.or(room) {
+            Some(blocks) => blocks
+                .saturating_add(self.seek)
+                .saturating_mul(self.block_bytes),
+            None => 1 << 30,
+        };
+        Err(format!(
+            "of={to}: there is no file of this name; write of=file:{to},size={} to make it",
+            Size(size)
+        ))
     }
 
     /// Applies ddpt's `status=`.

@@ -361,6 +361,22 @@ fn words_of_other_tools_that_are_wrong_are_named() {
             &["-y", "is not supported"][..],
         ),
         (&["diskspd", "-b4K"], &["which disk"]),
+        (&["diskspd", "-#0"], &["name a block device, like /dev/"]),
+        (
+            &[
+                "sgp_dd",
+                "if=ram:8M",
+                "of=new.img",
+                "bs=4k",
+                "count=3",
+                "seek=1",
+            ],
+            &["of=new.img", "write of=file:new.img,size=16k"],
+        ),
+        (
+            &["sgp_dd", "if=ram:8M", "of=new.img"],
+            &["write of=file:new.img,size=8M"],
+        ),
         (&["net", "ram:64M"], &["ram:64M", "neither HOST[:PORT] nor"]),
         (&["sgp_dd", "of=ram:8M", "oflag=append"], &["oflag=append"]),
         (&["diskspd", "-Xnowhere.xml"], &["nowhere.xml"]),

@@ -175,6 +175,7 @@ impl Flags {
         let block = self.job.block_bytes;
         let job = &mut self.job;
         match letter {
+            '#' => return Err(PHYSICAL_DRIVE.into()),
             'b' => {
                 job.block_bytes = u32::try_from(size(value, block)?)
                     .ok()
@@ -326,6 +327,9 @@ impl Flags {
 fn target_has_options(path: &Path) -> bool {
     path.to_string_lossy().contains([',', ':'])
 }
+
+/// Answer to a number of a physical drive, which only Windows has.
+const PHYSICAL_DRIVE: &str = "drives have no numbers here; name a block device, like /dev/nvme0n1";
 
 fn fixed(iops: u32) -> Rate {
     let pacing = Pacing::Fixed;

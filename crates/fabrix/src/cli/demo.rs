@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::bench::publish::write_files;
 use super::bench::session::{run_failure, stop_flag};
 use super::bench::warnings::Warnings;
-use super::terminal::show;
+use super::terminal::{say, show};
 use crate::args::{DemoArgs, RemoteArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
@@ -32,16 +32,24 @@ use crate::shards::raise_open_files;
 
 /// Requests in flight of the single job.
 const IODEPTH: u32 = 32;
+const DEBUG_BUILD: &str = "this is a debug build: figures are too low; use cargo run --release";
 const SCOPE: &str = "nqn.2026-01.io.fabrix:demo";
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     raise_open_files();
     let stop = stop_flag()?;
+    let is_debug = cfg!(debug_assertions);
+    if is_debug {
+        say(format_args!("warning: {DEBUG_BUILD}"));
+    }
     let disk = ram_disk(args)?;
     let stage = Stage::set(args, &disk)?;
     let (runtime, ramp) = if args.quick { (400, 80) } else { (2_400, 300) };
     let (runtime, ramp) = (Duration::from_millis(runtime), Duration::from_millis(ramp));
-    let jobs = thirteen(Reading::Names, 1, IODEPTH, runtime, ramp);
+    let mut jobs = thirteen(Reading::Names, 1, IODEPTH, runtime, ramp);
+    for job in &mut jobs {
+        job.name = job.name.replace("50write", "50% write");
+    }
     let sizes: BTreeSet<u32> = jobs.iter().map(|job| job.block_bytes).collect();
     let bar = progress_bar(jobs.len() * 2 + sizes.len());
     let mut warnings = Warnings::begin(SpinPolicy::default());
@@ -76,13 +84,17 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     }
     bar.finish_and_clear();
     drop(stage);
+    let mut sentences = warnings.sentences(&[]);
+    if is_debug {
+        sentences.insert(0, DEBUG_BUILD.to_owned());
+    }
     let matrix = Matrix {
         local: label(args),
         remote: "NVMe/TCP over loopback".to_owned(),
         iodepth: IODEPTH,
         runtime_ms: u64::try_from(runtime.as_millis()).unwrap_or(u64::MAX),
         rows,
-        warnings: warnings.sentences(&[]),
+        warnings: sentences,
     };
     publish(args, &matrix)
 }

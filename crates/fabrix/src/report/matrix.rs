@@ -34,7 +34,7 @@ pub(super) fn lead(matrix: &Matrix) -> String {
     let range = (greatest > 0.0).then_some([least, greatest]);
     let [least, greatest] = [0, 1].map(|index| percent(range.map(|range| range[index])));
     format!(
-        "The remote disk does {} of what the wire can do: {least} to {greatest} in {}.",
+        "The remote disk does {} of what the wire can do (geometric mean): {least} to {greatest} in {}.",
         percent(matrix.wire_ratio()),
         Counted(matrix.rows.len() as u64, "workload")
     )
@@ -43,7 +43,7 @@ pub(super) fn lead(matrix: &Matrix) -> String {
 /// What the lead compares, and how often it was measured.
 pub(super) fn meaning(matrix: &Matrix) -> [String; 2] {
     [
-        "The wire is bare TCP sockets on this machine: the same requests without protocol and disk."
+        "The wire: bare TCP sockets on this machine, no protocol and no disk, measured once per request size."
             .to_owned(),
         format!(
             "Each workload ran once for {}, one job with iodepth={}. The spread between runs was not measured.",

@@ -23,6 +23,11 @@ fn the_quick_demo_measures_13_workloads_and_writes_a_report_of_its_own() {
     assert!(json["warnings"].is_array());
     let rows = json["rows"].as_array().expect("rows are a list");
     assert_eq!(rows.len(), 13);
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    assert!(names.contains(&"4k random 50% write"), "{names:?}");
+    if cfg!(debug_assertions) {
+        ended.says(&["this is a debug build"]);
+    }
     for row in rows {
         for side in ["local", "remote"] {
             for key in [

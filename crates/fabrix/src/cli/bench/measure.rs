@@ -44,6 +44,9 @@ pub(super) fn measure(mut session: Session, plan: &Plan) -> Result<ExitCode, Fai
         .unwrap_or(plan.log_every)
         .clamp(Duration::from_millis(10), Duration::from_secs(3600));
     session.show_each();
+    if all().any(|one| one.written.is_some()) {
+        session.join_names();
+    }
     let mut runs: Vec<Run> = Vec::new();
     let disk_util = DiskUtil::begin(all().map(|one| one.disk.uri.as_str()));
     for stage in &plan.stages {

@@ -183,6 +183,11 @@ impl Session {
             .try_for_each(|disk| guard::refuse_used(&disk.device, &disk.uri, &disk.label))
     }
 
+    /// Counts runs of one name in warnings: they are jobs of one section.
+    pub(super) fn join_names(&mut self) {
+        self.warnings.join_names();
+    }
+
     /// Prints the number of measurements and their total duration.
     pub(crate) fn plan(&mut self, steps: usize, each: Duration) {
         let all = each * u32::try_from(steps).unwrap_or(u32::MAX);

@@ -23,7 +23,11 @@ use crate::report::sheet::Run;
 pub(in crate::cli) struct Warnings {
     begun: Reading,
     spin: SpinPolicy,
+    /// Whether runs of one name are jobs of one section, each with a disk of its own.
+    joins_names: bool,
     found: Vec<Found>,
+    /// Number of runs during which the machine was checked.
+    checked: usize,
 }
 
 /// A reason with all runs or disks that it concerns: one sentence.
@@ -50,8 +54,8 @@ enum Reason {
 #[derive(Clone)]
 struct Subject {
     name: String,
-    /// Label of the run's disk.
-    disk: String,
+    /// Labels of the disks of the runs with this name. Several: runs of one section.
+    disks: Vec<String>,
     /// The figures in doubt.
     figures: String,
 }
@@ -62,8 +66,15 @@ impl Warnings {
         Self {
             begun: Reading::take(),
             spin,
+            joins_names: false,
             found: Vec::new(),
+            checked: 0,
         }
+    }
+
+    /// Counts runs of one name as jobs of one section from now on, instead of naming each.
+    pub(super) fn join_names(&mut self) {
+        self.joins_names = true;
     }
 
     /// Checks the figures of a run that is reported.
@@ -76,6 +87,7 @@ impl Warnings {
 
     /// Checks the machine during a run, which need not be reported.
     pub(in crate::cli) fn machine(&mut self, run: &Run) {
+        self.checked += 1;
         let cpu = &run.results.cpu;
         let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
         let local = run.target_cores.is_some() || !run.disk.contains("://");
@@ -153,7 +165,7 @@ impl Warnings {
         if cached && report::host::has_room(disk.device.geometry().bytes()) {
             let subject = Subject {
                 name: disk.label.clone(),
-                disk: String::new(),
+                disks: vec![String::new()],
                 figures: String::new(),
             };
             self.add(Reason::Cache(disk.around_cache), subject);
@@ -176,13 +188,14 @@ impl Warnings {
     fn add_run(&mut self, reason: Reason, run: &Run, figures: String) {
         let subject = Subject {
             name: format!("`{}`", run.name),
-            disk: run.disk.clone(),
+            disks: vec![run.disk.clone()],
             figures,
         };
         self.add(reason, subject);
     }
 
-    /// Adds a run or a disk to a reason, unless it is known: repeats are named once.
+    /// Adds a run or a disk to a reason, unless it is known: repeats are named once. A run of a
+    /// known section is counted.
     fn add(&mut self, reason: Reason, subject: Subject) {
         let at = self.found.iter().position(|found| found.reason == reason);
         let at = at.unwrap_or_else(|| {
@@ -191,15 +204,21 @@ impl Warnings {
             self.found.len() - 1
         });
         let subjects = &mut self.found[at].subjects;
-        let is_it = |one: &Subject| one.name == subject.name && one.disk == subject.disk;
-        if !subjects.iter().any(is_it) {
-            subjects.push(subject);
+        let joins = self.joins_names;
+        let is_it =
+            |one: &&mut Subject| one.name == subject.name && (joins || one.disks == subject.disks);
+        match subjects.iter_mut().find(is_it) {
+            None => subjects.push(subject),
+            Some(known) if !known.disks.contains(&subject.disks[0]) => {
+                known.disks.extend(subject.disks);
+            }
+            Some(_) => {}
         }
     }
 
     /// All warnings, including those known only at the end.
     pub(in crate::cli) fn sentences(&self, runs: &[Run]) -> Vec<String> {
-        let found = self.found.iter().map(Found::sentence);
+        let found = self.found.iter().map(|found| found.sentence(self.checked));
         let spins = self.spin == SpinPolicy::Always && !runs.is_empty();
         found
             .chain(spins.then(|| SPINS.to_owned()))
@@ -210,9 +229,17 @@ impl Warnings {
 }
 
 impl Found {
-    fn sentence(&self) -> String {
+    /// `checked` is the number of all runs.
+    fn sentence(&self, checked: usize) -> String {
+        let doubted = self.subjects.len();
         let named = self.named();
         match self.reason {
+            Reason::Neighbour if doubted > NAMED_MOST && doubted * 2 > checked => {
+                format!(
+                    "other programs kept processors busy during {doubted} of {checked} runs: measure again on an idle \
+                     machine"
+                )
+            }
             Reason::Neighbour => {
                 format!("other programs kept processors busy during {named}: a noisy neighbour")
             }
@@ -243,17 +270,19 @@ impl Found {
         let several = self
             .subjects
             .iter()
-            .any(|one| one.disk != self.subjects[0].disk);
+            .any(|one| one.disks != self.subjects[0].disks);
         let part = |one: &Subject| {
             let Subject {
                 name,
-                disk,
+                disks,
                 figures,
             } = one;
-            let disk = if several {
-                format!(" on {disk}")
-            } else {
-                String::new()
+            let disk = match &disks[..] {
+                [disk] if several => format!(" on {disk}"),
+                [_] => String::new(),
+                _ => {
+                    return format!("{name} ({} jobs, the first: {figures})", disks.len());
+                }
             };
             match figures.is_empty() {
                 true => format!("{name}{disk}"),
@@ -383,6 +412,9 @@ mod tests {
         }
         let repeated = runs[0].clone();
         runs.push(repeated);
+        let most = "other programs kept processors busy during 7 of 8 runs: measure again on an idle machine";
+        assert_eq!(doubted(SpinPolicy::default(), &runs, 1000.0), [most]);
+        runs.extend(vec![run(&[100.0], 0.0); 7]);
         let doubts = doubted(SpinPolicy::default(), &runs, 1000.0);
         let named: Vec<String> = (0..NAMED_MOST)
             .map(|number| format!("`job{number}` (0.4 cores)"))
@@ -401,6 +433,20 @@ mod tests {
         let doubts = doubted(SpinPolicy::default(), &runs, 1000.0);
         let named = "`job` on ram:1G (0.4 cores), `job` on null:1G (0.4 cores)";
         assert!(doubts[0].contains(named), "{doubts:?}");
+    }
+
+    #[test]
+    fn runs_of_one_section_are_counted() {
+        let mut doubts = Warnings::begin(SpinPolicy::default());
+        doubts.join_names();
+        for number in [0, 1, 2, 2] {
+            let mut one = run(&[100.0], 0.4);
+            one.disk = format!("x.{number}.0");
+            doubts.machine(&one);
+        }
+        let sentence = &doubts.sentences(&[])[0];
+        let named = "during `job` (3 jobs, the first: 0.4 cores): a";
+        assert!(sentence.contains(named), "{sentence}");
     }
 
     #[test]

@@ -111,7 +111,15 @@ impl Recorder {
                 .map(|percent| (*percent, at(*percent)))
                 .collect(),
             counts: self.counts(),
+            bins_ns: self.bins(),
         }
+    }
+
+    fn bins(&self) -> Vec<(u64, u64)> {
+        let recorded = self.histogram.iter_recorded();
+        recorded
+            .map(|bin| (bin.value_iterated_to(), bin.count_since_last_iteration()))
+            .collect()
     }
 
     fn counts(&self) -> Vec<u64> {
@@ -143,6 +151,8 @@ pub struct Latency {
     /// Number of requests in each of fio's 32 ranges: below 2, 4, 10, 20, 50, 100, 250, 500, 750
     /// and 1000 ns, the same in us and in ms, below 2 s, and the rest. Empty without requests.
     pub counts: Vec<u64>,
+    /// Latencies that occurred, with 3 significant digits, and the number of requests of each.
+    pub bins_ns: Vec<(u64, u64)>,
 }
 
 impl Latency {
@@ -175,6 +185,8 @@ mod tests {
             (100_000, 1, 100_000)
         );
         assert!((latency.mean_ns - 50_000.5).abs() < 1e-6);
+        let binned: u64 = latency.bins_ns.iter().map(|(_, count)| count).sum();
+        assert_eq!(binned, latency.count);
         for (percent, ns) in latency.percentiles_ns {
             let exact = percent * 1000.0;
             let error = (real(u128::from(ns)) - exact).abs() / exact;

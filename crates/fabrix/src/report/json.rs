@@ -71,6 +71,31 @@ pub(crate) fn report(report: &Report, context: &Context) -> Value {
     document
 }
 
+/// The document of [`runs`] with the bins of fio's `json+`: each latency that occurred, in
+/// nanoseconds, with the number of its requests.
+pub(crate) fn with_bins(mut document: Value, report: &Report) -> Value {
+    let jobs = document["jobs"].as_array_mut().into_iter().flatten();
+    for (job, run) in jobs.zip(&report.runs) {
+        let all = &run.results.aggregate;
+        for (name, key, latency) in [
+            ("read", "clat_ns", &all.read.service),
+            ("write", "clat_ns", &all.write.service),
+            ("trim", "clat_ns", &all.trim.service),
+            ("mixed", "clat_ns", &all.total.service),
+            ("sync", "lat_ns", &all.sync),
+        ] {
+            let bins = latency.bins_ns.iter();
+            let bins: Map<_, _> = bins
+                .map(|(ns, count)| (ns.to_string(), json!(count)))
+                .collect();
+            if let (Some(side), false) = (job.get_mut(name), bins.is_empty()) {
+                side[key]["bins"] = Value::Object(bins);
+            }
+        }
+    }
+    document
+}
+
 pub(super) fn document(context: &Context) -> Value {
     json!({
         "schema": SCHEMA,

@@ -5,7 +5,31 @@
 
 use std::collections::BTreeMap;
 
+use fabrix_bench::job::Job;
 use serde_json::Value;
+
+use super::sheet::Written;
+
+/// fio's first line of a job, before the results.
+pub(crate) fn head(job: &Job, group: u32, written: Option<&Written>) -> String {
+    let sizes = |write: bool| {
+        let sizes = job.sizes(write);
+        let bound = |bytes: u32| short(bytes.into(), 1024.0, "B");
+        format!(
+            "{}-{}",
+            bound(sizes.shortest_bytes()),
+            bound(sizes.longest_bytes())
+        )
+    };
+    let (reads, writes) = (sizes(false), sizes(true));
+    format!(
+        "{}: (g={group}): rw={}, bs=(R) {reads}, (W) {writes}, (T) {writes}, ioengine={}, iodepth={}\n",
+        job.name,
+        job.rw.name(),
+        written.and_then(Written::engine).unwrap_or("psync"),
+        job.iodepth
+    )
+}
 
 /// The text of a document that `json::runs` made.
 pub(crate) fn text(document: &Value) -> String {
@@ -40,17 +64,17 @@ fn one(job: &Value, time: &str) -> String {
             text += &side(name, &job[name]);
         }
     }
-    if number(&job["sync"]["total_ios"]) > 0.0 {
-        text += "  fsync/fdatasync/sync_file_range:\n";
-        text += &latency("sync", &job["sync"]["lat_ns"]);
-        text += &percentiles("sync", &job["sync"]["lat_ns"]);
-    }
     for (unit, key) in [
         ("nsec", "latency_ns"),
         ("usec", "latency_us"),
         ("msec", "latency_ms"),
     ] {
         text += &ranges(unit, &job[key]);
+    }
+    if number(&job["sync"]["total_ios"]) > 0.0 {
+        text += "  fsync/fdatasync/sync_file_range:\n";
+        text += &latency("sync", &job["sync"]["lat_ns"]);
+        text += &percentiles("sync", &job["sync"]["lat_ns"]);
     }
     text += &format!(
         "  cpu          : usr={:.2}%, sys={:.2}%, ctx={}, majf={}, minf={}\n",

@@ -69,6 +69,7 @@ fn side(ios: u64, mean_us: f64) -> Side {
         counts: (0..32)
             .map(|range| if range == 15 { ios } else { 0 })
             .collect(),
+        bins_ns: Vec::new(),
     };
     Side {
         ios,

@@ -81,11 +81,22 @@ impl Unified {
 impl Written {
     /// How the job wants its directions reported.
     pub(crate) fn unified(&self) -> Unified {
-        let mut options = self.own.iter().rev().chain(self.global.iter().rev());
-        let found = options.find(|(key, _)| key == "unified_rw_reporting");
-        found
-            .and_then(|(_, value)| Unified::parse(value).ok())
+        let value = self.value("unified_rw_reporting");
+        value
+            .and_then(|value| Unified::parse(value).ok())
             .unwrap_or_default()
+    }
+
+    /// fio's engine, as it was written.
+    pub(crate) fn engine(&self) -> Option<&str> {
+        self.value("ioengine")
+    }
+
+    /// The last value of a key.
+    fn value(&self, key: &str) -> Option<&str> {
+        let mut options = self.own.iter().rev().chain(self.global.iter().rev());
+        let found = options.find(|(known, _)| known == key);
+        found.map(|(_, value)| value.as_str())
     }
 }
 

@@ -9,6 +9,8 @@ pub(crate) enum Form {
     Terse,
     /// JSON of fio's shape.
     Json,
+    /// The same with all latencies (fio's json+).
+    JsonPlus,
     /// The text that fio prints.
     Normal,
     /// Our text.

@@ -98,8 +98,9 @@ fn show(plan: &Plan, results: &Report, disk_util: &DiskUtil) -> Result<(), Failu
     let form = |form: &Form| match form {
         Form::Text => of_runs().collect::<String>() + &disk_util.text(),
         Form::Json => format!("{document:#}\n"),
+        Form::JsonPlus => format!("{:#}\n", report::json::with_bins(document.clone(), results)),
         Form::Terse => report::terse::text(&document),
-        Form::Normal => report::normal::text(&document) + &disk_util.text(),
+        Form::Normal => heads(plan) + &report::normal::text(&document) + &disk_util.text(),
     };
     let text: String = plan.forms.iter().map(form).collect();
     let Some(path) = &plan.file else {
@@ -109,6 +110,22 @@ fn show(plan: &Plan, results: &Report, disk_util: &DiskUtil) -> Result<(), Failu
         let lost = print(&text).err();
         lost.unwrap_or_else(|| Failure::at(path)(error))
     })
+}
+
+/// fio's first lines: one for each section.
+fn heads(plan: &Plan) -> String {
+    let mut heads = String::new();
+    let planned: Vec<&Planned> = plan.stages.iter().flatten().collect();
+    // A job with files of its own is planned once for each file.
+    let sections = planned.chunk_by(|one, next| one.is_clone_of(next));
+    for section in sections {
+        let (one, is_alone) = (section[0], section.len() == 1);
+        heads += &report::normal::head(&one.job, one.group, one.written.as_ref());
+        if !is_alone || one.job.numjobs > 1 {
+            heads += "...\n";
+        }
+    }
+    heads
 }
 
 /// Writes the readings over time. Logs have the job's number in their name, as in fio, unless they

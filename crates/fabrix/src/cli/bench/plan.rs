@@ -57,6 +57,14 @@ impl Planned {
             written: None,
         }
     }
+
+    /// Whether both are jobs of one section.
+    pub(super) fn is_clone_of(&self, other: &Self) -> bool {
+        self.job.name == other.job.name
+            && self.group == other.group
+            && self.written.is_some()
+            && self.written == other.written
+    }
 }
 
 /// Path of a log of the job with this index, if the job has such a log.

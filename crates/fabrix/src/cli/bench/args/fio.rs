@@ -86,7 +86,7 @@ impl FioArgs {
     /// The arguments that all measurements have.
     pub(crate) fn common(&self) -> CommonArgs {
         let output = match self.forms()[..] {
-            [Form::Json] => Format::Json,
+            [Form::Json | Form::JsonPlus] => Format::Json,
             _ => Format::Text,
         };
         CommonArgs {
@@ -140,7 +140,8 @@ fn parse_forms(text: &str) -> Result<Forms, String> {
     let form = |name: &str| match name.trim() {
         "text" => Ok(Form::Text),
         "normal" => Ok(Form::Normal),
-        "json" | "json+" => Ok(Form::Json),
+        "json" => Ok(Form::Json),
+        "json+" => Ok(Form::JsonPlus),
         "terse" => Ok(Form::Terse),
         other => Err(format!(
             "`{other}` is not known; write text, normal, json, json+ or terse"

@@ -108,8 +108,7 @@ fn first_data(file: &File, length: u64, buf: &mut [u8]) -> std::io::Result<Optio
     while offset < length && zeroes < ZEROES_MOST {
         let end = match stretch(file, offset) {
             Ok(Stretch::Hole { end }) => {
-                // Blocks start at multiples of their length.
-                offset = end.max(offset + 1) / CONTENTS_BYTES as u64 * CONTENTS_BYTES as u64;
+                offset = end.max(offset + 1);
                 if end >= length {
                     return Ok(None);
                 }

@@ -285,7 +285,8 @@ fn named_with_others(failure: Failure, targets: &[Target]) -> Failure {
         return failure;
     }
     let names = targets.iter().map(Target::name).collect::<Vec<_>>();
-    let names = names.join(":");
+    // Together they may be a disk with a secret, written wrongly.
+    let names = without_secrets(&names.join(":"));
     let sentence = format!("{failure} (`{names}` names {} files)", targets.len());
     Failure::new(failure.kind(), sentence)
 }

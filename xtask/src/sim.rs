@@ -43,16 +43,9 @@ impl Options {
 /// Runs worlds. The first seeds run twice, and both runs have to agree.
 pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     let mut build = cargo();
-    build.args([
-        "build",
-        "--quiet",
-        "--profile",
-        "sim",
-        "--package",
-        "fabrix-sim",
-    ]);
+    build.args(["build", "--quiet", "--package", "fabrix-sim"]);
     run_program(&mut build)?;
-    let program = target_folder()?.join("sim/fabrix-sim");
+    let program = target_folder()?.join("debug/fabrix-sim");
     let worlds = |first: u64, end: u64| {
         let mut worlds = command(&program);
         worlds.arg(&options.world);

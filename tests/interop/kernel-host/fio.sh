@@ -1,7 +1,6 @@
 # fio verifies with crc32c what it wrote, direct, at depths of 1 to 64, with one queue and two, with and without digests.
 # modules: nvme-tcp crc32c_generic
 # tools: nvme fio
-# run: core
 # seconds: 180
 serve ram:64M ram:64M,block=4096
 

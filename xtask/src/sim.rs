@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     };
     if let Some(seed) = options.seed {
         run_program(&mut worlds(seed, seed + 1))?;
-        return Ok(Counts::default());
+        return Ok(passed(1));
     }
     let (first, end) = options.seeds.unwrap_or((0, 1_000));
     let began = Instant::now();
@@ -73,11 +73,19 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
         began.elapsed().as_secs_f64()
     );
     match wrong.len() {
-        0 => Ok(Counts::default()),
+        0 => Ok(passed(end - first)),
         several => {
             let sentence = format!("something is wrong in {several} portions of {PORTION} seeds");
             Err(Stop::Failed(sentence))
         }
+    }
+}
+
+/// The counts of seeds whose worlds are right.
+fn passed(seeds: u64) -> Counts {
+    Counts {
+        passed: usize::try_from(seeds).unwrap_or(usize::MAX),
+        ..Counts::default()
     }
 }
 

@@ -7,8 +7,8 @@
 //! locks and without atomics. [`Remote`] sends messages to another shard.
 //!
 //! The files of this folder are the core, which names no interface of a kernel. `platform/` is
-//! Linux: drivers, sockets, files, threads, and facts about this machine. `sys/` holds the unsafe
-//! code of both. This crate knows no protocol and no disk.
+//! Linux: drivers, sockets, files, threads, and facts about this machine. `sys/` makes
+//! the system calls of both. This crate knows no protocol and no disk.
 
 mod apart;
 mod bell;

@@ -16,6 +16,11 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
+    if name != "all" && !WORLDS.iter().any(|(world, _)| name == *world) {
+        let names = WORLDS.map(|(world, _)| world).join(", ");
+        eprintln!("fabrix-sim: there is no world `{name}`; write all, {names}");
+        return ExitCode::from(2);
+    }
     let mut wrong = 0;
     for (world, protocols) in WORLDS
         .into_iter()

@@ -6,11 +6,12 @@
 
 mod end;
 mod socket;
+mod state;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use fabrix_rt::{Nanos, errno};
 use self::end::{End, Stage};
 use self::socket::ListeningSocket;
 pub(crate) use self::socket::StreamSocket;
+use self::state::{Event, Listening, State};
 use crate::choices::Choices;
 
 /// Number of one end of a connection. It is never used again.
@@ -42,38 +44,6 @@ pub(crate) struct Habits {
     pub(crate) piece: usize,
     /// Whether a receive returns less than has arrived, now and then.
     pub(crate) short_receives: bool,
-}
-
-#[derive(Debug)]
-struct State {
-    now: Nanos,
-    habits: Habits,
-    choices: Choices,
-    events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
-    next_event: u64,
-    next_end: EndId,
-    next_port: u16,
-    ends: BTreeMap<EndId, End>,
-    listeners: BTreeMap<SocketAddr, Listening>,
-    /// Shards whose operations may go on.
-    ready: BTreeSet<usize>,
-    /// Changes with every event: two runs of one seed agree in it.
-    digest: u64,
-}
-
-#[derive(Debug, Default)]
-struct Listening {
-    shard: usize,
-    backlog: VecDeque<EndId>,
-    is_shut_down: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// The first pieces under way to this end arrive.
-    Arrive(EndId),
-    /// The request to connect arrives.
-    Knock(EndId),
 }
 
 /// What an attempt to go on with an operation brought.
@@ -301,166 +271,5 @@ impl Net {
     /// Number of ends that are not closed.
     pub(crate) fn ends(&self) -> usize {
         self.state().ends.len()
-    }
-}
-
-impl State {
-    fn note(&mut self, word: u64) {
-        self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
-    }
-
-    fn add(&mut self, end: End) -> EndId {
-        let id = self.next_end;
-        self.next_end += 1;
-        self.ends.insert(id, end);
-        id
-    }
-
-    fn plan(&mut self, at: Nanos, event: Event) {
-        let number = self.next_event;
-        self.next_event += 1;
-        self.events.push(Reverse((at, number, event)));
-    }
-
-    fn latency(&mut self) -> Duration {
-        let jitter = u64::try_from(self.habits.jitter.as_nanos()).expect("a short time");
-        self.habits.latency + Duration::from_nanos(self.choices.below(jitter + 1))
-    }
-
-    /// The shard of an end may have something to do.
-    fn wake(&mut self, id: EndId) {
-        if let Some(end) = self.ends.get(&id) {
-            self.ready.insert(end.shard);
-        }
-    }
-
-    /// A request to connect arrives at its address.
-    fn knock(&mut self, id: EndId) {
-        let Some(end) = self.ends.get(&id) else {
-            return;
-        };
-        let (local, remote) = (end.local, end.remote.expect("it connects"));
-        let listening = self.listeners.get(&remote);
-        let listening = listening.filter(|listening| !listening.is_shut_down);
-        let Some(shard) = listening.map(|listening| listening.shard) else {
-            if let Some(end) = self.ends.get_mut(&id) {
-                end.stage = Stage::Refused;
-            }
-            return self.wake(id);
-        };
-        let mut far = End::new(shard, remote);
-        (far.remote, far.peer, far.stage) = (Some(local), Some(id), Stage::Connected);
-        let far = self.add(far);
-        if let Some(end) = self.ends.get_mut(&id) {
-            (end.peer, end.stage) = (Some(far), Stage::Connected);
-        }
-        if let Some(listening) = self.listeners.get_mut(&remote) {
-            listening.backlog.push_back(far);
-        }
-        self.wake(id);
-        self.wake(far);
-    }
-
-    /// Pieces arrive at an end.
-    fn arrive(&mut self, id: EndId) {
-        let now = self.now;
-        let Some(end) = self.ends.get_mut(&id) else {
-            return;
-        };
-        if end.is_cut {
-            return;
-        }
-        let word = end.arrive(now);
-        self.note(word);
-        self.wake(id);
-    }
-
-    fn send(&mut self, id: EndId, bytes: &[u8]) -> Result<usize, Tried> {
-        let end = self.ends.get(&id).ok_or(Tried::Ended(-errno::EBADF))?;
-        end.may_send()?;
-        let peer = end.peer.ok_or(Tried::Ended(-errno::ENOTCONN))?;
-        let Some(far) = self.ends.get(&peer) else {
-            // The peer has closed: it answers with a reset.
-            self.reset(id);
-            return Err(Tried::Ended(-errno::EPIPE));
-        };
-        let room = self.habits.window.saturating_sub(far.unread_bytes());
-        let taken = room.min(bytes.len());
-        let mut rest = &bytes[..taken];
-        while !rest.is_empty() {
-            let most = self.habits.piece.min(rest.len()) as u64;
-            let length = usize::try_from(self.choices.between(1, most)).expect("a length");
-            let (piece, later) = rest.split_at(length);
-            self.under_way(peer, end::Piece::Bytes(piece.to_vec()));
-            rest = later;
-        }
-        Ok(taken)
-    }
-
-    /// Puts a piece on its way to an end, behind all earlier ones.
-    fn under_way(&mut self, to: EndId, piece: end::Piece) {
-        let latency = self.latency();
-        let now = self.now;
-        let Some(end) = self.ends.get_mut(&to) else {
-            return;
-        };
-        let at = end.push(now.max(end.stalled_until) + latency, piece);
-        self.plan(at, Event::Arrive(to));
-    }
-
-    fn end_stream(&mut self, id: EndId, how: Shutdown) {
-        let Some(end) = self.ends.get_mut(&id) else {
-            return;
-        };
-        if end.stage != Stage::Connected {
-            end.stage = Stage::Reset;
-            return self.wake(id);
-        }
-        let sends = how != Shutdown::Read && !std::mem::replace(&mut end.is_sending_over, true);
-        if how != Shutdown::Write {
-            end.is_receiving_over = true;
-        }
-        let peer = end.peer;
-        self.wake(id);
-        if let (true, Some(peer)) = (sends, peer) {
-            self.under_way(peer, end::Piece::End);
-        }
-    }
-
-    /// Resets at this end now, and at the peer when the reset arrives there.
-    fn reset(&mut self, id: EndId) {
-        let Some(end) = self.ends.get_mut(&id) else {
-            return;
-        };
-        end.reset();
-        let peer = end.peer;
-        self.wake(id);
-        if let Some(peer) = peer {
-            self.under_way(peer, end::Piece::Reset);
-        }
-    }
-
-    /// The last handle of an end is gone. Unread bytes or `with_reset` reset the connection.
-    fn close(&mut self, id: EndId, with_reset: bool) {
-        let Some(end) = self.ends.get(&id) else {
-            return;
-        };
-        if end.stage == Stage::Connected && (with_reset || end.has_unread()) {
-            self.reset(id);
-        } else {
-            self.end_stream(id, Shutdown::Both);
-        }
-        self.ends.remove(&id);
-    }
-
-    /// Nobody listens any more: connections that wait are reset.
-    fn close_listener(&mut self, address: SocketAddr) {
-        let Some(listening) = self.listeners.remove(&address) else {
-            return;
-        };
-        for id in listening.backlog {
-            self.close(id, true);
-        }
-        self.ready.insert(listening.shard);
     }
 }

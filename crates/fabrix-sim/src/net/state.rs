@@ -1,0 +1,205 @@
+//! What happens in the network: connections begin, pieces arrive, and connections end.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+use fabrix_rt::{Nanos, errno};
+
+use super::end::{self, End, Stage};
+use super::{EndId, Habits, Tried};
+use crate::choices::Choices;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) now: Nanos,
+    pub(super) habits: Habits,
+    pub(super) choices: Choices,
+    pub(super) events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    pub(super) next_event: u64,
+    pub(super) next_end: EndId,
+    pub(super) next_port: u16,
+    pub(super) ends: BTreeMap<EndId, End>,
+    pub(super) listeners: BTreeMap<SocketAddr, Listening>,
+    /// Shards whose operations may go on.
+    pub(super) ready: BTreeSet<usize>,
+    /// Changes with every event: two runs of one seed agree in it.
+    pub(super) digest: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Listening {
+    pub(super) shard: usize,
+    pub(super) backlog: VecDeque<EndId>,
+    pub(super) is_shut_down: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// The first pieces under way to this end arrive.
+    Arrive(EndId),
+    /// The request to connect arrives.
+    Knock(EndId),
+}
+
+impl State {
+    pub(super) fn note(&mut self, word: u64) {
+        self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+
+    pub(super) fn add(&mut self, end: End) -> EndId {
+        let id = self.next_end;
+        self.next_end += 1;
+        self.ends.insert(id, end);
+        id
+    }
+
+    pub(super) fn plan(&mut self, at: Nanos, event: Event) {
+        let number = self.next_event;
+        self.next_event += 1;
+        self.events.push(Reverse((at, number, event)));
+    }
+
+    pub(super) fn latency(&mut self) -> Duration {
+        let jitter = u64::try_from(self.habits.jitter.as_nanos()).expect("a short time");
+        self.habits.latency + Duration::from_nanos(self.choices.below(jitter + 1))
+    }
+
+    /// The shard of an end may have something to do.
+    pub(super) fn wake(&mut self, id: EndId) {
+        if let Some(end) = self.ends.get(&id) {
+            self.ready.insert(end.shard);
+        }
+    }
+
+    /// A request to connect arrives at its address.
+    pub(super) fn knock(&mut self, id: EndId) {
+        let Some(end) = self.ends.get(&id) else {
+            return;
+        };
+        let (local, remote) = (end.local, end.remote.expect("it connects"));
+        let listening = self.listeners.get(&remote);
+        let listening = listening.filter(|listening| !listening.is_shut_down);
+        let Some(shard) = listening.map(|listening| listening.shard) else {
+            if let Some(end) = self.ends.get_mut(&id) {
+                end.stage = Stage::Refused;
+            }
+            return self.wake(id);
+        };
+        let mut far = End::new(shard, remote);
+        (far.remote, far.peer, far.stage) = (Some(local), Some(id), Stage::Connected);
+        let far = self.add(far);
+        if let Some(end) = self.ends.get_mut(&id) {
+            (end.peer, end.stage) = (Some(far), Stage::Connected);
+        }
+        if let Some(listening) = self.listeners.get_mut(&remote) {
+            listening.backlog.push_back(far);
+        }
+        self.wake(id);
+        self.wake(far);
+    }
+
+    /// Pieces arrive at an end.
+    pub(super) fn arrive(&mut self, id: EndId) {
+        let now = self.now;
+        let Some(end) = self.ends.get_mut(&id) else {
+            return;
+        };
+        if end.is_cut {
+            return;
+        }
+        let word = end.arrive(now);
+        self.note(word);
+        self.wake(id);
+    }
+
+    pub(super) fn send(&mut self, id: EndId, bytes: &[u8]) -> Result<usize, Tried> {
+        let end = self.ends.get(&id).ok_or(Tried::Ended(-errno::EBADF))?;
+        end.may_send()?;
+        let peer = end.peer.ok_or(Tried::Ended(-errno::ENOTCONN))?;
+        let Some(far) = self.ends.get(&peer) else {
+            // The peer has closed: it answers with a reset.
+            self.reset(id);
+            return Err(Tried::Ended(-errno::EPIPE));
+        };
+        let room = self.habits.window.saturating_sub(far.unread_bytes());
+        let taken = room.min(bytes.len());
+        let mut rest = &bytes[..taken];
+        while !rest.is_empty() {
+            let most = self.habits.piece.min(rest.len()) as u64;
+            let length = usize::try_from(self.choices.between(1, most)).expect("a length");
+            let (piece, later) = rest.split_at(length);
+            self.under_way(peer, end::Piece::Bytes(piece.to_vec()));
+            rest = later;
+        }
+        Ok(taken)
+    }
+
+    /// Puts a piece on its way to an end, behind all earlier ones.
+    pub(super) fn under_way(&mut self, to: EndId, piece: end::Piece) {
+        let latency = self.latency();
+        let now = self.now;
+        let Some(end) = self.ends.get_mut(&to) else {
+            return;
+        };
+        let at = end.push(now.max(end.stalled_until) + latency, piece);
+        self.plan(at, Event::Arrive(to));
+    }
+
+    pub(super) fn end_stream(&mut self, id: EndId, how: Shutdown) {
+        let Some(end) = self.ends.get_mut(&id) else {
+            return;
+        };
+        if end.stage != Stage::Connected {
+            end.stage = Stage::Reset;
+            return self.wake(id);
+        }
+        let sends = how != Shutdown::Read && !std::mem::replace(&mut end.is_sending_over, true);
+        if how != Shutdown::Write {
+            end.is_receiving_over = true;
+        }
+        let peer = end.peer;
+        self.wake(id);
+        if let (true, Some(peer)) = (sends, peer) {
+            self.under_way(peer, end::Piece::End);
+        }
+    }
+
+    /// Resets at this end now, and at the peer when the reset arrives there.
+    pub(super) fn reset(&mut self, id: EndId) {
+        let Some(end) = self.ends.get_mut(&id) else {
+            return;
+        };
+        end.reset();
+        let peer = end.peer;
+        self.wake(id);
+        if let Some(peer) = peer {
+            self.under_way(peer, end::Piece::Reset);
+        }
+    }
+
+    /// The last handle of an end is gone. Unread bytes or `with_reset` reset the connection.
+    pub(super) fn close(&mut self, id: EndId, with_reset: bool) {
+        let Some(end) = self.ends.get(&id) else {
+            return;
+        };
+        if end.stage == Stage::Connected && (with_reset || end.has_unread()) {
+            self.reset(id);
+        } else {
+            self.end_stream(id, Shutdown::Both);
+        }
+        self.ends.remove(&id);
+    }
+
+    /// Nobody listens any more: connections that wait are reset.
+    pub(super) fn close_listener(&mut self, address: SocketAddr) {
+        let Some(listening) = self.listeners.remove(&address) else {
+            return;
+        };
+        for id in listening.backlog {
+            self.close(id, true);
+        }
+        self.ready.insert(listening.shard);
+    }
+}

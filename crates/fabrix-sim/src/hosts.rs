@@ -18,7 +18,7 @@ use crate::world::World;
 
 /// How a host reaches the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     /// NVMe/TCP.
     Nvme,
     /// iSCSI.

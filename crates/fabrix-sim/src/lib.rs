@@ -8,6 +8,7 @@
 //! - `workload`, `checker`: users of a disk, and what they must see.
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
+//! - `worlds`: all worlds by name.
 //!
 //! This crate is a test and never part of the product.
 
@@ -18,11 +19,12 @@ mod driver;
 mod faults;
 mod hosts;
 mod net;
-pub mod one_disk;
+mod one_disk;
 mod report;
 mod server;
 mod workload;
 mod world;
+mod worlds;
 
-pub use hosts::Protocol;
 pub use report::Report;
+pub use worlds::{Kind, WORLDS, find};

@@ -1,12 +1,11 @@
-//! Runs worlds: `fabrix-sim WORLD FIRST END TWICE`. WORLD is a name or `all`; FIRST and END are the
-//! first seed and the first that is not run. Seeds below TWICE run twice, and both runs have to
-//! agree. `cargo xtask sim` starts it.
+//! Runs worlds: `fabrix-sim WORLD FIRST END TWICE`. WORLD is a name, or `all`: then each seed names
+//! its world. FIRST and END are the first seed and the first that is not run. Seeds below TWICE run
+//! twice, and both runs have to agree. `cargo xtask sim` starts it.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
-use fabrix_sim::one_disk::{self, WORLDS};
-use fabrix_sim::{Protocol, Report};
+use fabrix_sim::{Kind, Report, WORLDS};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -16,24 +15,20 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    if name != "all" && !WORLDS.iter().any(|(world, _)| name == *world) {
-        let names = WORLDS.map(|(world, _)| world).join(", ");
-        eprintln!("fabrix-sim: there is no world `{name}`; write all, {names}");
-        return ExitCode::from(2);
-    }
     let mut wrong = 0;
-    for (world, protocols) in WORLDS
-        .into_iter()
-        .filter(|(world, _)| name == "all" || name == *world)
-    {
-        for seed in first..end {
-            let faults = faults(seed, protocols, seed < twice, end - first == 1);
-            if !faults.is_empty() {
-                wrong += 1;
-                eprintln!("again: cargo xtask sim --world {world} --seed {seed}");
-                for fault in faults {
-                    eprintln!("  {fault}");
-                }
+    for seed in first..end {
+        let Some(kind) = fabrix_sim::find(name, seed) else {
+            let names: Vec<_> = WORLDS.iter().map(|kind| kind.name).collect();
+            let names = names.join(", ");
+            eprintln!("fabrix-sim: there is no world `{name}`; write all, {names}");
+            return ExitCode::from(2);
+        };
+        let faults = faults(kind, seed, seed < twice, end - first == 1);
+        if !faults.is_empty() {
+            wrong += 1;
+            eprintln!("again: cargo xtask sim --world {} --seed {seed}", kind.name);
+            for fault in faults {
+                eprintln!("  {fault}");
             }
         }
     }
@@ -54,8 +49,8 @@ fn parse(words: &[String]) -> Option<(&str, [u64; 3])> {
 }
 
 /// What is wrong in the world of a seed.
-fn faults(seed: u64, protocols: &[Protocol], twice: bool, tell: bool) -> Vec<String> {
-    let report = match run(seed, protocols) {
+fn faults(kind: &Kind, seed: u64, twice: bool, tell: bool) -> Vec<String> {
+    let report = match run(kind, seed) {
         Ok(report) => report,
         Err(fault) => return vec![fault],
     };
@@ -64,7 +59,7 @@ fn faults(seed: u64, protocols: &[Protocol], twice: bool, tell: bool) -> Vec<Str
     }
     let mut faults = report.faults;
     if twice {
-        match run(seed, protocols) {
+        match run(kind, seed) {
             Ok(second) if second.digest == report.digest => {}
             Ok(_) => faults.push("two runs of this seed differ".to_owned()),
             Err(fault) => faults.push(fault),
@@ -74,7 +69,7 @@ fn faults(seed: u64, protocols: &[Protocol], twice: bool, tell: bool) -> Vec<Str
 }
 
 /// Runs a world. A panic in it is a fault.
-fn run(seed: u64, protocols: &[Protocol]) -> Result<Report, String> {
-    panic::catch_unwind(AssertUnwindSafe(|| one_disk::run(seed, protocols)))
+fn run(kind: &Kind, seed: u64) -> Result<Report, String> {
+    panic::catch_unwind(AssertUnwindSafe(|| (kind.run)(seed)))
         .map_err(|_| "a panic, see above".to_owned())
 }

@@ -19,15 +19,8 @@ use crate::server::Server;
 use crate::workload::Wish;
 use crate::world::World;
 
-/// The worlds of this kind, by name, with the protocols of their hosts.
-pub const WORLDS: [(&str, &[Protocol]); 3] = [
-    ("nvme", &[Protocol::Nvme]),
-    ("iscsi", &[Protocol::Iscsi]),
-    ("both", &[Protocol::Nvme, Protocol::Iscsi, Protocol::Nvme]),
-];
-
-/// Runs the world of a seed.
-pub fn run(seed: u64, protocols: &[Protocol]) -> Report {
+/// Runs the world of a seed, with a host for each protocol named.
+pub(crate) fn run(seed: u64, protocols: &[Protocol]) -> Report {
     let mut choices = Choices::of_part(seed, 0);
     let world = World::new(seed, habits(&mut choices));
     let longest = choices.one_of(&[1, 500, 20_000, 300_000, 5_000_000]);

@@ -28,7 +28,7 @@ const TEST: [Step; 13] = [
     // By itself, so that the limit of the tests is about the tests alone.
     ("build", |_| held(build())),
     ("tests", |_| tests(&["--workspace"])),
-    ("sim", |whole| sim::run(&sim::Options::of_test(whole))),
+    ("sim", |_| sim::run(&sim::Options::of_test())),
     ("fuzz", |whole| fuzz::run(&fuzz::Options::of_test(whole))),
     ("conformance", |_| conformance::run()),
     ("pages", |_| pages::run(&pages::Options::default())),

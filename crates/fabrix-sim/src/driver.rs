@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use fabrix_rt::driver::{Completed, Driver, Submission, Until};
 use fabrix_rt::{Completion, Listener, Loan, Nanos, Op, Socket, TaskId, errno};
 
-use crate::net::{EndId, Net, StreamSocket, Tried};
+use crate::net::{EndId, Net, State, StreamSocket, Tried};
 
 /// The driver of one shard.
 pub(crate) struct SimDriver {
@@ -34,10 +34,10 @@ impl SimDriver {
     }
 
     /// Begins an operation. A connect and a send have something to prepare.
-    fn begin(&mut self, (token, mut op): Submission) {
+    fn begin(&mut self, state: &mut State, (token, mut op): Submission) {
         let mut bytes = Vec::new();
         match &mut op {
-            Op::Connect { socket, address } => self.net.connect(id(socket), *address),
+            Op::Connect { socket, address } => state.connect(id(socket), *address),
             Op::Send { gather, .. } => gather.copy_to(&mut bytes),
             _ => {}
         }
@@ -49,11 +49,11 @@ impl SimDriver {
     }
 
     /// Goes on with an operation. None: it waits.
-    fn go_on(&self, waiting: &mut Waiting) -> Option<(i32, Option<Loan>)> {
+    fn go_on(&self, state: &mut State, waiting: &mut Waiting) -> Option<(i32, Option<Loan>)> {
         let tried = match &mut waiting.submission.1 {
             Op::Accept { listener } => {
                 let address = listener.local_addr().expect("it listens");
-                match self.net.try_accept(self.shard, address) {
+                match state.try_accept(self.shard, address) {
                     Ok(end) => {
                         let socket = Socket::from(self.net.accepted(end));
                         return Some((0, Some(Loan::Socket(socket))));
@@ -61,7 +61,7 @@ impl SimDriver {
                     Err(tried) => tried,
                 }
             }
-            Op::Connect { socket, .. } => self.net.try_connect(id(socket)),
+            Op::Connect { socket, .. } => state.try_connect(id(socket)),
             Op::Receive {
                 socket,
                 buf,
@@ -69,14 +69,14 @@ impl SimDriver {
                 bytes,
             } => {
                 let end = id(socket);
-                self.net.belongs_to(end, self.shard);
+                state.belongs_to(end, self.shard);
                 let into = &mut buf.bytes_mut()[*start..*start + *bytes];
-                self.net.try_receive(end, into)
+                state.try_receive(end, into)
             }
             Op::Send { socket, .. } => {
                 let end = id(socket);
-                self.net.belongs_to(end, self.shard);
-                match self.net.try_send(end, &waiting.bytes[waiting.sent..]) {
+                state.belongs_to(end, self.shard);
+                match state.send(end, &waiting.bytes[waiting.sent..]) {
                     Ok(taken) => {
                         waiting.sent += taken;
                         match waiting.sent < waiting.bytes.len() {
@@ -107,13 +107,15 @@ impl Driver for SimDriver {
         endings: &mut Vec<Completed>,
         _until: Until,
     ) -> Nanos {
+        let net = self.net.clone();
+        let mut state = net.state();
         let begins = !submissions.is_empty();
         for submission in submissions.drain(..) {
-            self.begin(submission);
+            self.begin(&mut state, submission);
         }
-        if self.net.take_ready(self.shard) || begins {
+        if state.take_ready(self.shard) || begins {
             for mut waiting in std::mem::take(&mut self.waiting) {
-                match self.go_on(&mut waiting) {
+                match self.go_on(&mut state, &mut waiting) {
                     None => self.waiting.push(waiting),
                     Some((result, loan)) => {
                         let (token, op) = waiting.submission;
@@ -123,7 +125,7 @@ impl Driver for SimDriver {
                 }
             }
         }
-        self.net.now()
+        state.now()
     }
 
     fn now(&self) -> Nanos {

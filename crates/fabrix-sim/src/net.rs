@@ -5,27 +5,29 @@
 //! The network knows addresses and bytes. `driver` carries operations of shards out on it.
 
 mod end;
+mod operations;
 mod socket;
 mod state;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use fabrix_rt::Nanos;
 use fabrix_rt::simulated::{SimulatedListener, SimulatedSocket};
-use fabrix_rt::{Nanos, errno};
 
 use self::end::{End, Stage};
 use self::socket::ListeningSocket;
 pub(crate) use self::socket::StreamSocket;
-use self::state::{Event, Listening, State};
+pub(crate) use self::state::State;
+use self::state::{Ends, Event, Listening};
 use crate::choices::Choices;
 
 /// Number of one end of a connection. It is never used again.
-pub(crate) type EndId = u64;
+pub(crate) type EndId = usize;
 
 /// The network, shared by the sockets, the drivers and the world.
 #[derive(Clone, Debug)]
@@ -64,16 +66,16 @@ impl Net {
             choices,
             events: BinaryHeap::new(),
             next_event: 0,
-            next_end: 1,
             next_port: 40_000,
-            ends: BTreeMap::new(),
+            ends: Ends::default(),
             listeners: BTreeMap::new(),
-            ready: BTreeSet::new(),
+            ready: Vec::new(),
             digest: 0,
         })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// The network for some calls one after the other.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no panic while the network changes")
     }
 
@@ -89,11 +91,6 @@ impl Net {
         state.now = now;
     }
 
-    /// When the next event is due.
-    pub(crate) fn next_event(&self) -> Option<Nanos> {
-        self.state().events.peek().map(|Reverse((at, ..))| *at)
-    }
-
     /// Carries out the first event, which is due.
     pub(crate) fn carry_out_event(&self) {
         let mut state = self.state();
@@ -106,14 +103,9 @@ impl Net {
         }
     }
 
-    /// Whether operations of a shard may go on. Forgets it.
-    pub(crate) fn take_ready(&self, shard: usize) -> bool {
-        self.state().ready.remove(&shard)
-    }
-
     /// Whether operations of a shard may go on.
     pub(crate) fn is_ready(&self, shard: usize) -> bool {
-        self.state().ready.contains(&shard)
+        self.state().is_ready(shard)
     }
 
     /// Adds something that happened outside of the network to the digest.
@@ -132,7 +124,7 @@ impl Net {
         let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, u8::try_from(shard).unwrap_or(255)));
         state.next_port += 1;
         let local = SocketAddr::new(from.unwrap_or(own), state.next_port);
-        let id = state.add(End::new(shard, local));
+        let id = state.ends.add(End::new(shard, local));
         drop(state);
         Box::new(StreamSocket::new(self, id))
     }
@@ -158,85 +150,18 @@ impl Net {
         Ok(Box::new(ListeningSocket::new(self, address)))
     }
 
-    /// Begins to connect.
-    pub(crate) fn connect(&self, id: EndId, address: SocketAddr) {
-        let mut state = self.state();
-        let latency = state.latency();
-        let now = state.now;
-        if let Some(end) = state.ends.get_mut(&id) {
-            end.remote = Some(address);
-            end.stage = Stage::Connecting;
-        }
-        state.plan(now + latency, Event::Knock(id));
-    }
-
-    /// Whether a connect has ended.
-    pub(crate) fn try_connect(&self, id: EndId) -> Tried {
-        let state = self.state();
-        match state.ends.get(&id).map(|end| end.stage) {
-            Some(Stage::Connecting) => Tried::Waits,
-            Some(Stage::Connected) => Tried::Ended(0),
-            Some(Stage::Refused) => Tried::Ended(-errno::ECONNREFUSED),
-            _ => Tried::Ended(-errno::ECONNRESET),
-        }
-    }
-
-    /// Accepts a connection, for `shard`.
-    pub(crate) fn try_accept(&self, shard: usize, address: SocketAddr) -> Result<EndId, Tried> {
-        let mut state = self.state();
-        let Some(listening) = state.listeners.get_mut(&address) else {
-            return Err(Tried::Ended(-errno::EINVAL));
-        };
-        if listening.is_shut_down {
-            return Err(Tried::Ended(-errno::EINVAL));
-        }
-        let id = listening.backlog.pop_front().ok_or(Tried::Waits)?;
-        if let Some(end) = state.ends.get_mut(&id) {
-            end.shard = shard;
-        }
-        Ok(id)
-    }
-
     /// The socket of an accepted connection.
     pub(crate) fn accepted(&self, id: EndId) -> Box<dyn SimulatedSocket> {
         Box::new(StreamSocket::new(self, id))
-    }
-
-    /// Tells that a shard carries out the operations of an end from now on.
-    pub(crate) fn belongs_to(&self, id: EndId, shard: usize) {
-        if let Some(end) = self.state().ends.get_mut(&id) {
-            end.shard = shard;
-        }
-    }
-
-    /// Receives into `into`.
-    pub(crate) fn try_receive(&self, id: EndId, into: &mut [u8]) -> Tried {
-        let mut state = self.state();
-        let state = &mut *state;
-        let Some(end) = state.ends.get_mut(&id) else {
-            return Tried::Ended(-errno::EBADF);
-        };
-        let shorten = state.habits.short_receives.then_some(&mut state.choices);
-        let tried = end.receive(into, shorten);
-        if let (Tried::Ended(1..), Some(peer)) = (&tried, end.peer) {
-            // The window is open again.
-            state.wake(peer);
-        }
-        tried
-    }
-
-    /// Sends as much as the window takes. Result: bytes taken, or how the operation has ended.
-    pub(crate) fn try_send(&self, id: EndId, bytes: &[u8]) -> Result<usize, Tried> {
-        self.state().send(id, bytes)
     }
 
     /// Ends the connection of an end as a lost machine does: nothing arrives any more in either
     /// direction, and nobody hears of it.
     pub(crate) fn cut(&self, id: EndId) {
         let mut state = self.state();
-        let peer = state.ends.get(&id).and_then(|end| end.peer);
+        let peer = state.ends.get(id).and_then(|end| end.peer);
         for id in [Some(id), peer].into_iter().flatten() {
-            if let Some(end) = state.ends.get_mut(&id) {
+            if let Some(end) = state.ends.get_mut(id) {
                 end.is_cut = true;
             }
         }
@@ -251,7 +176,7 @@ impl Net {
     /// arrive one after the other.
     pub(crate) fn stall(&self, id: EndId, until: Nanos) {
         let mut state = self.state();
-        let Some(end) = state.ends.get_mut(&id) else {
+        let Some(end) = state.ends.get_mut(id) else {
             return;
         };
         end.stalled_until = end.stalled_until.max(until);
@@ -264,12 +189,12 @@ impl Net {
     /// Ends of connections that are there, in the order in which they were made.
     pub(crate) fn connected(&self) -> Vec<EndId> {
         let state = self.state();
-        let connected = |(id, end): (&EndId, &End)| (end.stage == Stage::Connected).then_some(*id);
+        let connected = |(id, end): (EndId, &End)| (end.stage == Stage::Connected).then_some(id);
         state.ends.iter().filter_map(connected).collect()
     }
 
     /// Number of ends that are not closed.
     pub(crate) fn ends(&self) -> usize {
-        self.state().ends.len()
+        self.state().ends.iter().count()
     }
 }

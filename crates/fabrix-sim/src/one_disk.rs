@@ -23,7 +23,7 @@ use crate::world::World;
 pub(crate) fn run(seed: u64, protocols: &[Protocol]) -> Report {
     let mut choices = Choices::of_part(seed, 0);
     let world = World::new(seed, habits(&mut choices));
-    let longest = choices.one_of(&[1, 500, 20_000, 300_000, 5_000_000]);
+    let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
     let longest = Duration::from_micros(choices.between(1, longest));
     let disk = SimDisk::new(BLOCKS, longest, Choices::of_part(seed, 4));
     let shards = choices.between(1, 3);
@@ -86,7 +86,7 @@ pub(crate) fn run(seed: u64, protocols: &[Protocol]) -> Report {
 
 fn wish(choices: &mut Choices) -> Wish {
     Wish {
-        requests: choices.between(20, 400),
+        requests: choices.between(5, 60),
         depth: usize::try_from(choices.between(1, 16)).expect("few"),
         blocks: choices.between(4, BLOCKS),
         longest: 4,
@@ -101,7 +101,9 @@ fn habits(choices: &mut Choices) -> Habits {
         jitter: Duration::from_micros(choices.between(0, 5_000)),
         window: small(choices.one_of(&[1 << 12, 1 << 14, 1 << 16, 1 << 20])),
         // Few worlds have the shortest pieces, which cost the most turns.
-        piece: small(choices.one_of(&[7, 100, 500, 1460, 1460, 9000, 9000, 65_536])),
+        piece: small(
+            choices.one_of(&[7, 100, 500, 500, 1460, 1460, 1460, 9000, 9000, 9000, 65_536]),
+        ),
         short_receives: choices.once_in(2),
     }
 }

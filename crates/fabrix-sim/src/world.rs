@@ -23,7 +23,7 @@ pub(crate) struct World {
     net: Net,
     choices: RefCell<Choices>,
     random: RefCell<Choices>,
-    shards: RefCell<BTreeMap<usize, Rc<RefCell<Shard>>>>,
+    shards: RefCell<Vec<(usize, Rc<RefCell<Shard>>)>>,
     next_shard: Cell<usize>,
     plans: RefCell<BinaryHeap<Reverse<(Nanos, u64)>>>,
     actions: RefCell<BTreeMap<u64, Action>>,
@@ -83,7 +83,7 @@ impl World {
     pub(crate) fn add_shard(&self) -> (usize, Rc<RefCell<Shard>>) {
         let (id, shard) = self.make_shard(ShardConfig::default()).expect("a shard");
         let shard = Rc::new(RefCell::new(shard));
-        self.shards.borrow_mut().insert(id, Rc::clone(&shard));
+        self.shards.borrow_mut().push((id, Rc::clone(&shard)));
         (id, shard)
     }
 
@@ -102,7 +102,10 @@ impl World {
     /// Ends a shard as kill -9 does: its tasks are dropped where they are, and the kernel closes
     /// their sockets.
     pub(crate) fn kill(&self, id: usize) {
-        let shard = self.shards.borrow_mut().remove(&id);
+        let mut shards = self.shards.borrow_mut();
+        let index = shards.iter().position(|(it, _)| *it == id);
+        let shard = index.map(|index| shards.remove(index));
+        drop(shards);
         drop(shard);
     }
 
@@ -119,15 +122,17 @@ impl World {
     /// # Panics
     /// Shards turn on and on without any time passing.
     pub(crate) fn step(self: &Rc<Self>, until: Nanos) -> bool {
-        if let Some(shard) = self.due_shard() {
-            self.count_turn();
-            let mut shard = shard.borrow_mut();
-            self.net.note(shard.id() as u64);
-            shard.turn(Wait::Never);
-            return true;
-        }
-        let (event, plan) = (self.net.next_event(), self.next_plan_at());
-        let timer = self.next_timer();
+        let (event, timer) = match self.look() {
+            Next::Turn(shard) => {
+                self.count_turn();
+                let mut shard = shard.borrow_mut();
+                self.net.note(shard.id() as u64);
+                shard.turn(Wait::Never);
+                return true;
+            }
+            Next::Later { event, timer } => (event, timer),
+        };
+        let plan = self.next_plan_at();
         let first = [event, plan, timer].into_iter().flatten().min();
         let Some(at) = first.filter(|at| *at <= until) else {
             self.net.advance_to(until.max(self.now()));
@@ -172,34 +177,45 @@ impl World {
         }
     }
 
-    /// One of the shards that have something to do now.
-    fn due_shard(&self) -> Option<Rc<RefCell<Shard>>> {
-        let now = self.now();
+    /// Looks for a shard that has something to do now.
+    fn look(&self) -> Next {
+        let net = self.net.state();
         let shards = self.shards.borrow();
-        let due: Vec<_> = shards
-            .iter()
-            .filter(|(id, shard)| {
-                self.net.is_ready(**id) || shard.try_borrow().is_ok_and(|shard| is_due(&shard, now))
-            })
-            .map(|(_, shard)| shard)
-            .collect();
+        let mut due = Vec::new();
+        let mut timer: Option<Nanos> = None;
+        for (id, shard) in shards.iter() {
+            let until = shard.try_borrow().map_or(Until::Forever, |it| it.due());
+            match until {
+                _ if net.is_ready(*id) => due.push(shard),
+                Until::Now => due.push(shard),
+                Until::At(at) if at <= net.now() => due.push(shard),
+                Until::At(at) => timer = Some(timer.map_or(at, |timer| timer.min(at))),
+                Until::Forever => {}
+            }
+        }
         match due.len() {
-            0 => None,
-            1 => Some(Rc::clone(due[0])),
-            several => Some(Rc::clone(due[self.choices.borrow_mut().index(several)])),
+            0 => Next::Later {
+                event: net.next_event(),
+                timer,
+            },
+            1 => Next::Turn(Rc::clone(due[0])),
+            several => {
+                let index = self.choices.borrow_mut().index(several);
+                Next::Turn(Rc::clone(due[index]))
+            }
         }
     }
+}
 
-    fn next_timer(&self) -> Option<Nanos> {
-        let shards = self.shards.borrow();
-        let timers = shards
-            .values()
-            .filter_map(|shard| match shard.try_borrow().ok()?.due() {
-                Until::At(at) => Some(at),
-                Until::Now | Until::Forever => None,
-            });
-        timers.min()
-    }
+/// What can happen next.
+enum Next {
+    /// A turn of this shard.
+    Turn(Rc<RefCell<Shard>>),
+    /// Nothing now: the times of the first event of the network and of the first timer of a shard.
+    Later {
+        event: Option<Nanos>,
+        timer: Option<Nanos>,
+    },
 }
 
 fn is_due(shard: &Shard, now: Nanos) -> bool {

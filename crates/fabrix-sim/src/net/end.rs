@@ -19,7 +19,9 @@ pub(super) struct End {
     pub(super) stage: Stage,
     /// Pieces on their way to this end, with the time of their arrival.
     under_way: VecDeque<(Nanos, Piece)>,
-    arrived: VecDeque<u8>,
+    /// Bytes that were sent to this end and not received, and how many of them have arrived.
+    unread: VecDeque<u8>,
+    arrived: usize,
     /// The peer sends no more, and all that it has sent has arrived.
     is_at_end: bool,
     pub(super) is_sending_over: bool,
@@ -41,7 +43,8 @@ pub(super) enum Stage {
 /// A part of a stream that arrives at once.
 #[derive(Debug)]
 pub(super) enum Piece {
-    Bytes(Vec<u8>),
+    /// So many bytes.
+    Bytes(usize),
     End,
     Reset,
 }
@@ -55,7 +58,8 @@ impl End {
             peer: None,
             stage: Stage::New,
             under_way: VecDeque::new(),
-            arrived: VecDeque::new(),
+            unread: VecDeque::new(),
+            arrived: 0,
             is_at_end: false,
             is_sending_over: false,
             is_receiving_over: false,
@@ -67,15 +71,16 @@ impl End {
 
     /// Bytes that count against the sender's window.
     pub(super) fn unread_bytes(&self) -> usize {
-        let under_way = self.under_way.iter().map(|(_, piece)| match piece {
-            Piece::Bytes(bytes) => bytes.len(),
-            Piece::End | Piece::Reset => 0,
-        });
-        self.arrived.len() + under_way.sum::<usize>()
+        self.unread.len()
+    }
+
+    /// Adds bytes that were sent. Their pieces follow.
+    pub(super) fn add_unread(&mut self, bytes: &[u8]) {
+        self.unread.extend(bytes);
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        !self.arrived.is_empty()
+        self.arrived > 0
     }
 
     /// Adds a piece that arrives at `at`, or with the piece before it. Result: that time.
@@ -91,28 +96,22 @@ impl End {
         self.under_way.drain(..).map(|(_, piece)| piece).collect()
     }
 
-    /// Takes the pieces that are due. Result: a number that depends on them.
-    pub(super) fn arrive(&mut self, now: Nanos) -> u64 {
-        let mut word = 0;
+    /// Takes the pieces that are due.
+    pub(super) fn arrive(&mut self, now: Nanos) {
         while self.under_way.front().is_some_and(|(at, _)| *at <= now) {
             match self.under_way.pop_front() {
-                Some((_, Piece::Bytes(bytes))) => {
-                    word = bytes.iter().fold(word, |word: u64, byte| {
-                        word.wrapping_mul(31).wrapping_add(u64::from(*byte))
-                    });
-                    self.arrived.extend(bytes);
-                }
+                Some((_, Piece::Bytes(length))) => self.arrived += length,
                 Some((_, Piece::End)) => self.is_at_end = true,
                 Some((_, Piece::Reset)) => self.reset(),
                 None => {}
             }
         }
-        word
     }
 
     pub(super) fn reset(&mut self) {
         self.stage = Stage::Reset;
-        self.arrived.clear();
+        self.arrived = 0;
+        self.unread.clear();
         self.under_way.clear();
     }
 
@@ -124,7 +123,7 @@ impl End {
         if self.is_receiving_over {
             return Tried::Ended(0);
         }
-        let mut length = self.arrived.len().min(into.len());
+        let mut length = self.arrived.min(into.len());
         if length == 0 {
             return match self.is_at_end {
                 true => Tried::Ended(0),
@@ -136,9 +135,12 @@ impl End {
         {
             length = 1 + choices.index(length);
         }
-        for (slot, byte) in into.iter_mut().zip(self.arrived.drain(..length)) {
-            *slot = byte;
-        }
+        let (front, back) = self.unread.as_slices();
+        let first = front.len().min(length);
+        into[..first].copy_from_slice(&front[..first]);
+        into[first..length].copy_from_slice(&back[..length - first]);
+        self.unread.drain(..length);
+        self.arrived -= length;
         Tried::Ended(i32::try_from(length).expect("a receive is short"))
     }
 

@@ -40,14 +40,14 @@ impl SimulatedSocket for StreamSocket {
     }
 
     fn linger_zero(&self) {
-        if let Some(end) = self.net.state().ends.get_mut(&self.id) {
+        if let Some(end) = self.net.state().ends.get_mut(self.id) {
             end.lingers_zero = true;
         }
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         let state = self.net.state();
-        let end = state.ends.get(&self.id);
+        let end = state.ends.get(self.id);
         let connected = end.filter(|end| end.stage == Stage::Connected);
         let remote = connected.and_then(|end| end.remote);
         remote.ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -55,7 +55,7 @@ impl SimulatedSocket for StreamSocket {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         let state = self.net.state();
-        let end = state.ends.get(&self.id);
+        let end = state.ends.get(self.id);
         end.map(|end| end.local)
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -64,7 +64,7 @@ impl SimulatedSocket for StreamSocket {
 impl Drop for StreamSocket {
     fn drop(&mut self) {
         let mut state = self.net.state();
-        let with_reset = state.ends.get(&self.id).is_some_and(|end| end.lingers_zero);
+        let with_reset = state.ends.get(self.id).is_some_and(|end| end.lingers_zero);
         state.close(self.id, with_reset);
     }
 }
@@ -95,7 +95,9 @@ impl SimulatedListener for ListeningSocket {
             listening.is_shut_down = true;
             shard = Some(listening.shard);
         }
-        state.ready.extend(shard);
+        if let Some(shard) = shard {
+            state.wake_shard(shard);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What happens in the network: connections begin, pieces arrive, and connections end.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
@@ -12,20 +12,47 @@ use super::{EndId, Habits, Tried};
 use crate::choices::Choices;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(crate) struct State {
     pub(super) now: Nanos,
     pub(super) habits: Habits,
     pub(super) choices: Choices,
     pub(super) events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     pub(super) next_event: u64,
-    pub(super) next_end: EndId,
     pub(super) next_port: u16,
-    pub(super) ends: BTreeMap<EndId, End>,
+    pub(super) ends: Ends,
     pub(super) listeners: BTreeMap<SocketAddr, Listening>,
-    /// Shards whose operations may go on.
-    pub(super) ready: BTreeSet<usize>,
+    /// Shards whose operations may go on, by number.
+    pub(super) ready: Vec<bool>,
     /// Changes with every event: two runs of one seed agree in it.
     pub(super) digest: u64,
+}
+
+/// The ends that are not closed. The index is the number.
+#[derive(Debug, Default)]
+pub(super) struct Ends(Vec<Option<End>>);
+
+impl Ends {
+    pub(super) fn add(&mut self, end: End) -> EndId {
+        self.0.push(Some(end));
+        self.0.len() - 1
+    }
+
+    pub(super) fn get(&self, id: EndId) -> Option<&End> {
+        self.0.get(id)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: EndId) -> Option<&mut End> {
+        self.0.get_mut(id)?.as_mut()
+    }
+
+    fn remove(&mut self, id: EndId) {
+        self.0[id] = None;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EndId, &End)> {
+        let ends = self.0.iter().enumerate();
+        ends.filter_map(|(id, end)| Some((id, end.as_ref()?)))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -44,15 +71,18 @@ pub(super) enum Event {
 }
 
 impl State {
-    pub(super) fn note(&mut self, word: u64) {
-        self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
+    /// The time.
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
     }
 
-    pub(super) fn add(&mut self, end: End) -> EndId {
-        let id = self.next_end;
-        self.next_end += 1;
-        self.ends.insert(id, end);
-        id
+    /// When the next event is due.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.events.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub(super) fn note(&mut self, word: u64) {
+        self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
     }
 
     pub(super) fn plan(&mut self, at: Nanos, event: Event) {
@@ -68,29 +98,46 @@ impl State {
 
     /// The shard of an end may have something to do.
     pub(super) fn wake(&mut self, id: EndId) {
-        if let Some(end) = self.ends.get(&id) {
-            self.ready.insert(end.shard);
+        if let Some(shard) = self.ends.get(id).map(|end| end.shard) {
+            self.wake_shard(shard);
         }
+    }
+
+    pub(super) fn wake_shard(&mut self, shard: usize) {
+        if self.ready.len() <= shard {
+            self.ready.resize(shard + 1, false);
+        }
+        self.ready[shard] = true;
+    }
+
+    /// Whether operations of a shard may go on.
+    pub(crate) fn is_ready(&self, shard: usize) -> bool {
+        self.ready.get(shard).is_some_and(|is_ready| *is_ready)
+    }
+
+    /// Whether operations of a shard may go on. Forgets it.
+    pub(crate) fn take_ready(&mut self, shard: usize) -> bool {
+        self.ready.get_mut(shard).is_some_and(std::mem::take)
     }
 
     /// A request to connect arrives at its address.
     pub(super) fn knock(&mut self, id: EndId) {
-        let Some(end) = self.ends.get(&id) else {
+        let Some(end) = self.ends.get(id) else {
             return;
         };
         let (local, remote) = (end.local, end.remote.expect("it connects"));
         let listening = self.listeners.get(&remote);
         let listening = listening.filter(|listening| !listening.is_shut_down);
         let Some(shard) = listening.map(|listening| listening.shard) else {
-            if let Some(end) = self.ends.get_mut(&id) {
+            if let Some(end) = self.ends.get_mut(id) {
                 end.stage = Stage::Refused;
             }
             return self.wake(id);
         };
         let mut far = End::new(shard, remote);
         (far.remote, far.peer, far.stage) = (Some(local), Some(id), Stage::Connected);
-        let far = self.add(far);
-        if let Some(end) = self.ends.get_mut(&id) {
+        let far = self.ends.add(far);
+        if let Some(end) = self.ends.get_mut(id) {
             (end.peer, end.stage) = (Some(far), Stage::Connected);
         }
         if let Some(listening) = self.listeners.get_mut(&remote) {
@@ -103,44 +150,47 @@ impl State {
     /// Pieces arrive at an end.
     pub(super) fn arrive(&mut self, id: EndId) {
         let now = self.now;
-        let Some(end) = self.ends.get_mut(&id) else {
+        let Some(end) = self.ends.get_mut(id) else {
             return;
         };
         if end.is_cut {
             return;
         }
-        let word = end.arrive(now);
-        self.note(word);
+        end.arrive(now);
         self.wake(id);
     }
 
-    pub(super) fn send(&mut self, id: EndId, bytes: &[u8]) -> Result<usize, Tried> {
-        let end = self.ends.get(&id).ok_or(Tried::Ended(-errno::EBADF))?;
+    /// Sends as much as the window takes. Result: bytes taken, or how the operation has ended.
+    pub(crate) fn send(&mut self, id: EndId, bytes: &[u8]) -> Result<usize, Tried> {
+        let end = self.ends.get(id).ok_or(Tried::Ended(-errno::EBADF))?;
         end.may_send()?;
         let peer = end.peer.ok_or(Tried::Ended(-errno::ENOTCONN))?;
-        let Some(far) = self.ends.get(&peer) else {
+        let Some(far) = self.ends.get(peer) else {
             // The peer has closed: it answers with a reset.
             self.reset(id);
             return Err(Tried::Ended(-errno::EPIPE));
         };
         let room = self.habits.window.saturating_sub(far.unread_bytes());
-        let taken = room.min(bytes.len());
-        let mut rest = &bytes[..taken];
-        while !rest.is_empty() {
-            let most = self.habits.piece.min(rest.len()) as u64;
-            let length = usize::try_from(self.choices.between(1, most)).expect("a length");
-            let (piece, later) = rest.split_at(length);
-            self.under_way(peer, end::Piece::Bytes(piece.to_vec()));
-            rest = later;
+        let taken = &bytes[..room.min(bytes.len())];
+        self.note(word_of(taken));
+        if let Some(far) = self.ends.get_mut(peer) {
+            far.add_unread(taken);
         }
-        Ok(taken)
+        let mut rest = taken.len();
+        while rest > 0 {
+            let most = self.habits.piece.min(rest) as u64;
+            let length = usize::try_from(self.choices.between(1, most)).expect("a length");
+            self.under_way(peer, end::Piece::Bytes(length));
+            rest -= length;
+        }
+        Ok(taken.len())
     }
 
     /// Puts a piece on its way to an end, behind all earlier ones.
     pub(super) fn under_way(&mut self, to: EndId, piece: end::Piece) {
         let latency = self.latency();
         let now = self.now;
-        let Some(end) = self.ends.get_mut(&to) else {
+        let Some(end) = self.ends.get_mut(to) else {
             return;
         };
         let at = end.push(now.max(end.stalled_until) + latency, piece);
@@ -148,7 +198,7 @@ impl State {
     }
 
     pub(super) fn end_stream(&mut self, id: EndId, how: Shutdown) {
-        let Some(end) = self.ends.get_mut(&id) else {
+        let Some(end) = self.ends.get_mut(id) else {
             return;
         };
         if end.stage != Stage::Connected {
@@ -168,7 +218,7 @@ impl State {
 
     /// Resets at this end now, and at the peer when the reset arrives there.
     pub(super) fn reset(&mut self, id: EndId) {
-        let Some(end) = self.ends.get_mut(&id) else {
+        let Some(end) = self.ends.get_mut(id) else {
             return;
         };
         end.reset();
@@ -181,7 +231,7 @@ impl State {
 
     /// The last handle of an end is gone. Unread bytes or `with_reset` reset the connection.
     pub(super) fn close(&mut self, id: EndId, with_reset: bool) {
-        let Some(end) = self.ends.get(&id) else {
+        let Some(end) = self.ends.get(id) else {
             return;
         };
         if end.stage == Stage::Connected && (with_reset || end.has_unread()) {
@@ -189,7 +239,7 @@ impl State {
         } else {
             self.end_stream(id, Shutdown::Both);
         }
-        self.ends.remove(&id);
+        self.ends.remove(id);
     }
 
     /// Nobody listens any more: connections that wait are reset.
@@ -200,6 +250,15 @@ impl State {
         for id in listening.backlog {
             self.close(id, true);
         }
-        self.ready.insert(listening.shard);
+        self.wake_shard(listening.shard);
     }
+}
+
+/// A number that depends on all bytes.
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(0, |word: u64, chunk| {
+        let mut eight = [0; 8];
+        eight[..chunk.len()].copy_from_slice(chunk);
+        (word.rotate_left(5) ^ u64::from_le_bytes(eight)).wrapping_mul(0x517C_C1B7_2722_0A95)
+    })
 }

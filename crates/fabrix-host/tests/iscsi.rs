@@ -6,21 +6,19 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use common::{Notes, Reply, Rig, Unit, address, initiator, options};
+use common::{Notes, Reply, Rig, Unit, address, initiator, options, options_in_world};
 use fabrix_block::{Deallocate, Device, Operation, Payload, Status};
 use fabrix_host::iscsi::{Account, Address, RemoteUnit, connect};
 use fabrix_host::{ConnectErrorKind, Options};
 use fabrix_proto::iscsi::target::Answer;
 use fabrix_rt::Engine;
+use fabrix_sim::Place;
 
 on_both_engines!(
     a_disk_is_what_its_pages_say,
-    attentions_and_busy_targets_are_not_the_users_trouble,
     a_reservation_ends_the_request_and_is_told,
     success_without_all_the_data_is_no_success,
     a_command_that_lost_its_connection_is_sent_again,
-    another_disk_after_a_reconnect_is_not_used,
-    requests_fail_when_the_target_has_been_gone_for_long,
     the_first_session_is_not_an_outage,
     a_login_follows_redirections,
     a_permanent_redirection_is_remembered,
@@ -30,13 +28,25 @@ on_both_engines!(
 
 fn open(engine: Engine, unit: &Unit) -> (RemoteUnit, Rig, Notes) {
     let (options, notes) = options(engine);
+    let disk = open_with(options, unit);
+    let rig = Rig::new(engine, &disk);
+    (disk, rig, notes)
+}
+
+/// In the world of this thread, where waiting takes no real time.
+fn open_in_world(place: &Place, unit: &Unit) -> (RemoteUnit, Rig, Notes) {
+    let (options, notes) = options_in_world(place);
+    let disk = open_with(options, unit);
+    let rig = Rig::in_world(place, &disk);
+    (disk, rig, notes)
+}
+
+fn open_with(options: Options, unit: &Unit) -> RemoteUnit {
     let options = Options {
         fast_io_fail: Some(Duration::from_secs(2)),
         ..options
     };
-    let disk = connect(&address(unit), &initiator(), &options).expect("an honest target");
-    let rig = Rig::new(engine, &disk);
-    (disk, rig, notes)
+    connect(&address(unit), &initiator(), &options).expect("an honest target")
 }
 
 fn a_disk_is_what_its_pages_say(engine: Engine) {
@@ -66,19 +76,21 @@ fn a_disk_is_what_its_pages_say(engine: Engine) {
     assert_eq!(unmapped, Status::Unsupported);
 }
 
-fn attentions_and_busy_targets_are_not_the_users_trouble(engine: Engine) {
+#[test]
+fn attentions_and_busy_targets_are_not_the_users_trouble() {
     let attention = [0x70, 0, 6, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x29, 0, 0, 0, 0, 0];
-    let unit = Unit::with(move |number, _| match number {
+    let place = Place::world();
+    let unit = Unit::start_at(&place, move |number, _| match number {
         0 => Reply::Say(Answer::check_condition(&attention)),
         1 => Reply::Say(Answer::status(0x08, 0)),
         2 => Reply::Say(Answer::status(0x28, 0)),
         _ => Reply::Usual,
     });
-    let (_disk, mut rig, _) = open(engine, &unit);
+    let (_disk, mut rig, _) = open_in_world(&place, &unit);
     assert_eq!(rig.read(0, 8), Ok(vec![0; 4096]));
     // One that is busy for ever ends in time.
-    let busy = Unit::with(|_, _| Reply::Say(Answer::status(0x08, 0)));
-    let (_disk, mut rig, _) = open(engine, &busy);
+    let busy = Unit::start_at(&place, |_, _| Reply::Say(Answer::status(0x08, 0)));
+    let (_disk, mut rig, _) = open_in_world(&place, &busy);
     assert_eq!(rig.read(0, 8), Err(Status::NotReady));
 }
 
@@ -111,9 +123,11 @@ fn a_command_that_lost_its_connection_is_sent_again(engine: Engine) {
     assert!(unit.sessions() >= 4, "one to ask, three and more to work");
 }
 
-fn another_disk_after_a_reconnect_is_not_used(engine: Engine) {
-    let unit = Unit::honest();
-    let (_disk, mut rig, notes) = open(engine, &unit);
+#[test]
+fn another_disk_after_a_reconnect_is_not_used() {
+    let place = Place::world();
+    let unit = Unit::start_at(&place, |_, _| Reply::Usual);
+    let (_disk, mut rig, notes) = open_in_world(&place, &unit);
     assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
     unit.rename(0x6B);
     unit.cut();
@@ -124,14 +138,16 @@ fn another_disk_after_a_reconnect_is_not_used(engine: Engine) {
     assert_eq!(rig.read(0, 1), Ok(vec![1; 512]));
 }
 
-fn requests_fail_when_the_target_has_been_gone_for_long(engine: Engine) {
-    let unit = Unit::honest();
+#[test]
+fn requests_fail_when_the_target_has_been_gone_for_long() {
+    let place = Place::world();
+    let unit = Unit::start_at(&place, |_, _| Reply::Usual);
     let at = address(&unit);
-    let (_disk, mut rig, _) = open(engine, &unit);
+    let (_disk, mut rig, _) = open_in_world(&place, &unit);
     assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
     drop(unit);
     assert_eq!(rig.write(0, &[2; 512]), Status::NotReady);
-    let (options, _) = options(engine);
+    let (options, _) = options_in_world(&place);
     let error = connect(&at, &initiator(), &options)
         .err()
         .expect("nobody listens");

@@ -9,6 +9,7 @@
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
 //! - `worlds`: all worlds by name.
+//! - `place`: worlds for tests of other crates that are written out.
 //!
 //! This crate is a test and never part of the product.
 
@@ -20,11 +21,13 @@ mod faults;
 mod hosts;
 mod net;
 mod one_disk;
+mod place;
 mod report;
 mod server;
 mod workload;
 mod world;
 mod worlds;
 
+pub use place::{Listener, Place, Stream};
 pub use report::Report;
 pub use worlds::{Kind, WORLDS, find};

@@ -8,6 +8,7 @@ mod end;
 mod operations;
 mod socket;
 mod state;
+mod threads;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -24,7 +25,11 @@ use self::socket::ListeningSocket;
 pub(crate) use self::socket::StreamSocket;
 pub(crate) use self::state::State;
 use self::state::{Ends, Event, Listening};
+use self::threads::Threads;
 use crate::choices::Choices;
+
+/// Number of a shard, or of a thread that waits. It is never used again.
+pub(crate) type ShardId = usize;
 
 /// Number of one end of a connection. It is never used again.
 pub(crate) type EndId = usize;
@@ -69,7 +74,9 @@ impl Net {
             next_port: 40_000,
             ends: Ends::default(),
             listeners: BTreeMap::new(),
+            next_number: 0,
             ready: Vec::new(),
+            threads: Threads::default(),
             digest: 0,
         })))
     }
@@ -99,12 +106,13 @@ impl Net {
             match event {
                 Event::Arrive(end) => state.arrive(end),
                 Event::Knock(end) => state.knock(end),
+                Event::Wake(number) => state.wake_shard(number),
             }
         }
     }
 
     /// Whether operations of a shard may go on.
-    pub(crate) fn is_ready(&self, shard: usize) -> bool {
+    pub(crate) fn is_ready(&self, shard: ShardId) -> bool {
         self.state().is_ready(shard)
     }
 
@@ -113,13 +121,20 @@ impl Net {
         self.state().note(word);
     }
 
+    /// A number for a shard, or for a thread that waits.
+    pub(crate) fn take_number(&self) -> ShardId {
+        let mut state = self.state();
+        state.next_number += 1;
+        state.next_number - 1
+    }
+
     /// The digest of all events until now.
     pub(crate) fn digest(&self) -> u64 {
         self.state().digest
     }
 
     /// A socket that is not connected.
-    pub(crate) fn socket(&self, shard: usize, from: Option<IpAddr>) -> Box<dyn SimulatedSocket> {
+    pub(crate) fn socket(&self, shard: ShardId, from: Option<IpAddr>) -> Box<dyn SimulatedSocket> {
         let mut state = self.state();
         let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, u8::try_from(shard).unwrap_or(255)));
         state.next_port += 1;
@@ -129,15 +144,20 @@ impl Net {
         Box::new(StreamSocket::new(self, id))
     }
 
-    /// A socket that listens.
+    /// A socket that listens. Port 0: one that is free.
     ///
     /// Errors: `AddrInUse`.
     pub(crate) fn listen(
         &self,
-        shard: usize,
+        shard: ShardId,
         address: SocketAddr,
     ) -> io::Result<Box<dyn SimulatedListener>> {
         let mut state = self.state();
+        let mut address = address;
+        if address.port() == 0 {
+            state.next_port += 1;
+            address.set_port(state.next_port);
+        }
         if state.listeners.contains_key(&address) {
             return Err(io::ErrorKind::AddrInUse.into());
         }

@@ -24,7 +24,8 @@ pub(crate) struct World {
     choices: RefCell<Choices>,
     random: RefCell<Choices>,
     shards: RefCell<Vec<(usize, Rc<RefCell<Shard>>)>>,
-    next_shard: Cell<usize>,
+    /// Shards that stand still, and until when.
+    stopped: RefCell<BTreeMap<usize, Nanos>>,
     plans: RefCell<BinaryHeap<Reverse<(Nanos, u64)>>>,
     actions: RefCell<BTreeMap<u64, Action>>,
     next_plan: Cell<u64>,
@@ -48,7 +49,7 @@ impl World {
             choices: RefCell::new(Choices::of_part(seed, 2)),
             random: RefCell::new(Choices::of_part(seed, 3)),
             shards: RefCell::default(),
-            next_shard: Cell::new(0),
+            stopped: RefCell::default(),
             plans: RefCell::default(),
             actions: RefCell::default(),
             next_plan: Cell::new(0),
@@ -88,7 +89,7 @@ impl World {
     }
 
     fn make_shard(&self, config: ShardConfig) -> Result<(usize, Shard), StartError> {
-        let id = self.next_shard.replace(self.next_shard.get() + 1);
+        let id = self.net.take_number();
         let config = ShardConfig {
             id,
             arena_bytes: ARENA_BYTES,
@@ -107,6 +108,11 @@ impl World {
         let shard = index.map(|index| shards.remove(index));
         drop(shards);
         drop(shard);
+    }
+
+    /// Lets a shard stand still until a time, as a suspended process does.
+    pub(crate) fn stop_shard(&self, id: usize, until: Nanos) {
+        self.stopped.borrow_mut().insert(id, until);
     }
 
     /// Plans an action.
@@ -130,6 +136,8 @@ impl World {
                 shard.turn(Wait::Never);
                 return true;
             }
+            // What threads of a test have done comes before the time goes on.
+            Next::Later { .. } if self.net.await_threads() => return true,
             Next::Later { event, timer } => (event, timer),
         };
         let plan = self.next_plan_at();
@@ -183,10 +191,13 @@ impl World {
         let shards = self.shards.borrow();
         let mut due = Vec::new();
         let mut timer: Option<Nanos> = None;
+        let mut stopped = self.stopped.borrow_mut();
+        stopped.retain(|_, until| *until > net.now());
         for (id, shard) in shards.iter() {
+            let stopped = stopped.get(id).map(|until| Until::At(*until));
             let until = shard.try_borrow().map_or(Until::Forever, |it| it.due());
-            match until {
-                _ if net.is_ready(*id) => due.push(shard),
+            match stopped.unwrap_or(until) {
+                _ if stopped.is_none() && net.is_ready(*id) => due.push(shard),
                 Until::Now => due.push(shard),
                 Until::At(at) if at <= net.now() => due.push(shard),
                 Until::At(at) => timer = Some(timer.map_or(at, |timer| timer.min(at))),
@@ -229,8 +240,19 @@ fn is_due(shard: &Shard, now: Nanos) -> bool {
 /// A control thread of the world of this thread.
 struct SimControl;
 
+/// Ends the world of this thread.
+pub(crate) fn leave() {
+    let world = WORLD.take();
+    drop(world);
+}
+
+/// The world of this thread.
+pub(crate) fn current() -> Option<Rc<World>> {
+    WORLD.with_borrow(Option::clone)
+}
+
 fn world() -> Rc<World> {
-    WORLD.with_borrow(|world| Rc::clone(world.as_ref().expect("a world on this thread")))
+    current().expect("a world on this thread")
 }
 
 impl Control for SimControl {

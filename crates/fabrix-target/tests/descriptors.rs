@@ -6,7 +6,6 @@
 mod common;
 
 use std::fs::File;
-use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Instant;
@@ -14,6 +13,7 @@ use std::time::Instant;
 use common::host::Host;
 use common::{PATIENCE, Stage, has, pattern};
 use fabrix_rt::{Engine, topology};
+use fabrix_sim::Place;
 use fabrix_target::Notice;
 
 #[test]
@@ -30,7 +30,7 @@ fn running_out_of_descriptors_pauses_accepting_and_nothing_else() {
 fn dial_when_there_is_a_descriptor(stage: &Stage) -> Host {
     let began = Instant::now();
     loop {
-        match TcpStream::connect(stage.address) {
+        match Place::current().connect(stage.address) {
             Ok(stream) => return Host::over(stream),
             Err(error) if error.raw_os_error() == Some(EMFILE) && began.elapsed() < PATIENCE => {
                 thread::yield_now();

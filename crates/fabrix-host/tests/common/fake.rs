@@ -2,15 +2,16 @@
 //! of its faults. Without a script the target is correct. It notes every violation of the host.
 
 use std::collections::HashMap;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabrix_host::Address;
 use fabrix_proto::nvme::spec::Opcode;
 use fabrix_proto::nvme::tcp::pdu::InitializeResponse;
+use fabrix_sim::{Listener, Place, Stream};
 
 use super::link::{Command, Link, Then};
 use super::pages::{DISK_BLOCKS, NQN};
@@ -76,6 +77,7 @@ pub const CAPABILITIES: u64 = 127 | 2 << 24 | 1 << 37;
 
 /// What all connections of a fake share.
 pub struct Shared {
+    pub place: Place,
     pub script: Script,
     pub disk: Mutex<Vec<u8>>,
     /// What the host did wrong.
@@ -91,7 +93,6 @@ pub struct Shared {
     pub deepest: AtomicUsize,
     counts: Mutex<HashMap<u8, usize>>,
     associations: Mutex<Associations>,
-    ended: Condvar,
     stopping: AtomicBool,
 }
 
@@ -107,14 +108,18 @@ impl Shared {
         self.faults.lock().expect("no panic").push(what);
     }
 
+    fn associations(&self) -> MutexGuard<'_, Associations> {
+        self.associations.lock().expect("no panic")
+    }
+
     /// A new controller. As a target should, it lets nobody in before all connections of lost
     /// controllers have ended, so that nothing of theirs is carried out any more.
     pub fn begin_association(&self) -> u16 {
-        let mut all = self.associations.lock().expect("no panic");
         let lost = |it: &Associations| it.all.values().any(|(open, dead)| *dead && *open > 0);
-        while lost(&all) && !self.stopping.load(Ordering::Relaxed) {
-            all = self.ended.wait(all).expect("no panic");
+        while lost(&self.associations()) && !self.is_stopping() {
+            self.place.pause(MOMENT);
         }
+        let mut all = self.associations();
         all.last += 1;
         let id = all.last;
         all.all.insert(id, (1, false));
@@ -123,7 +128,7 @@ impl Shared {
 
     /// One more connection of a controller; false: it is lost.
     pub fn join_association(&self, id: u16) -> bool {
-        let mut all = self.associations.lock().expect("no panic");
+        let mut all = self.associations();
         match all.all.get_mut(&id) {
             Some((open, false)) => {
                 *open += 1;
@@ -134,12 +139,11 @@ impl Shared {
     }
 
     pub fn connection_ended(&self, id: u16, _qid: u16) {
-        let mut all = self.associations.lock().expect("no panic");
+        let mut all = self.associations();
         if let Some((open, dead)) = all.all.get_mut(&id) {
             *open -= 1;
             *dead = true;
         }
-        self.ended.notify_all();
     }
 
     /// The test is over, well or not.
@@ -189,7 +193,7 @@ pub struct Fake {
     pub shared: Arc<Shared>,
     pub socket_address: SocketAddr,
     listener: Option<JoinHandle<()>>,
-    streams: Arc<Mutex<Vec<TcpStream>>>,
+    streams: Arc<Mutex<Vec<Stream>>>,
 }
 
 impl Fake {
@@ -198,10 +202,20 @@ impl Fake {
     }
 
     pub fn start(script: Script) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let socket_address = listener.local_addr().expect("bound");
+        Self::start_at(&Place::machine(), script)
+    }
+
+    /// In a world of its own, which this thread owns.
+    pub fn in_world(script: Script) -> Self {
+        Self::start_at(&Place::world(), script)
+    }
+
+    fn start_at(place: &Place, script: Script) -> Self {
+        let listener = place.listen();
+        let socket_address = listener.address();
         let bytes = usize::try_from(script.blocks * 512).expect("a small disk");
         let shared = Arc::new(Shared {
+            place: place.clone(),
             script,
             disk: Mutex::new(vec![0; bytes]),
             faults: Mutex::default(),
@@ -213,12 +227,11 @@ impl Fake {
             deepest: AtomicUsize::new(0),
             counts: Mutex::default(),
             associations: Mutex::default(),
-            ended: Condvar::new(),
             stopping: AtomicBool::new(false),
         });
         let streams = Arc::new(Mutex::new(Vec::new()));
         let (ours, kept) = (Arc::clone(&shared), Arc::clone(&streams));
-        let listener = std::thread::spawn(move || accept(&listener, &ours, &kept));
+        let listener = place.spawn(move || accept(&listener, &ours, &kept));
         Self {
             shared,
             socket_address,
@@ -230,7 +243,7 @@ impl Fake {
     /// The disk's address.
     pub fn address(&self) -> Address {
         Address {
-            host: "127.0.0.1".to_owned(),
+            host: self.socket_address.ip().to_string(),
             port: self.socket_address.port(),
             subsystem: Some(NQN.to_owned()),
             nsid: None,
@@ -255,7 +268,7 @@ impl Fake {
     /// Ends all connections.
     pub fn disconnect_all(&self) {
         for stream in self.streams.lock().expect("no panic").drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+            stream.shutdown(Shutdown::Both);
         }
     }
 
@@ -264,49 +277,40 @@ impl Fake {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>, streams: &Mutex<Vec<TcpStream>>) {
+fn accept(listener: &Listener, shared: &Arc<Shared>, streams: &Mutex<Vec<Stream>>) {
     let mut threads = Vec::new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    for stream in listener.incoming() {
-        if shared.stopping.load(Ordering::Acquire) {
+    while let Ok(stream) = listener.accept() {
+        if shared.is_stopping() {
             break;
         }
-        let Ok(stream) = stream else { break };
-        while !(shared.script.accepting)() && !shared.stopping.load(Ordering::Acquire) {
-            std::thread::park_timeout(Duration::from_millis(1));
+        while !(shared.script.accepting)() && !shared.is_stopping() {
+            shared.place.pause(MOMENT);
         }
-        stream.set_nodelay(true).expect("a socket");
-        streams.lock().expect("no panic").extend(stream.try_clone());
+        streams.lock().expect("no panic").push(stream.clone());
         let number = shared.connections.fetch_add(1, Ordering::AcqRel);
+        let place = shared.place.clone();
         let shared = Arc::clone(shared);
-        let name = format!("fake {}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let serve = move || {
+        threads.push(place.spawn(move || {
             shared.open.fetch_add(1, Ordering::AcqRel);
             Link::new(Arc::clone(&shared), stream, number).serve();
             shared.open.fetch_sub(1, Ordering::AcqRel);
-        };
-        threads.push(
-            std::thread::Builder::new()
-                .name(name)
-                .spawn(serve)
-                .expect("a thread"),
-        );
+        }));
     }
     for stream in streams.lock().expect("no panic").drain(..) {
-        let _ = stream.shutdown(Shutdown::Both);
+        stream.shutdown(Shutdown::Both);
     }
     for thread in threads {
-        let _ = thread.join();
+        shared.place.join(thread);
     }
 }
 
 impl Drop for Fake {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        self.shared.ended.notify_all();
-        let _wakes_the_listener = TcpStream::connect(self.socket_address);
+        let place = &self.shared.place;
+        let _wakes_the_listener = place.connect(self.socket_address);
         if let Some(listener) = self.listener.take() {
-            let _ = listener.join();
+            place.join(listener);
         }
         if !std::thread::panicking() {
             assert_eq!(
@@ -317,3 +321,6 @@ impl Drop for Fake {
         }
     }
 }
+
+/// Between two looks at something that no connection tells.
+const MOMENT: Duration = Duration::from_millis(1);

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,6 +18,7 @@ use fabrix_proto::nvme::tcp::pdu::{
     CommandHeader, CommonHeader, DataHeader, Digests, FLAG_LAST, FLAG_SUCCESS, InitializeRequest,
     InitializeResponse, PduType, R2tHeader, ResponseHeader, TerminateRequest,
 };
+use fabrix_sim::Stream;
 use fabrix_transport::pass::crc32c;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -44,7 +45,7 @@ pub struct Command {
 
 pub struct Link {
     pub shared: Arc<Shared>,
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// Which connection of the fake it is, from 0.
     pub number: usize,
     pub qid: Option<u16>,
@@ -69,7 +70,7 @@ struct Incoming {
 }
 
 impl Link {
-    pub fn new(shared: Arc<Shared>, stream: TcpStream, number: usize) -> Self {
+    pub fn new(shared: Arc<Shared>, stream: Stream, number: usize) -> Self {
         let budget = (shared.script.budget)(number);
         Self {
             shared,
@@ -92,7 +93,7 @@ impl Link {
     /// Speaks until one side ends it.
     pub fn serve(mut self) {
         let ended = self.converse();
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.stream.shutdown(Shutdown::Both);
         if let (Some(qid), true) = (self.qid, self.controller != 0) {
             self.shared.connection_ended(self.controller, qid);
         }
@@ -162,7 +163,7 @@ impl Link {
     /// Ends the connection now.
     pub fn cut(&mut self) -> io::Error {
         self.shared.cuts.fetch_add(1, Ordering::Relaxed);
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.stream.shutdown(Shutdown::Both);
         io::ErrorKind::ConnectionAborted.into()
     }
 

@@ -17,7 +17,7 @@ pub use fake::{Fake, Greeting, Script};
 pub use link::{Command, Link, Then};
 pub use load::Load;
 pub use pages::{DISK_BLOCKS, NQN, controller, namespace, put_descriptors};
-pub use rig::{Asked, Notes, PATIENCE, Rig, options, within};
+pub use rig::{Asked, Notes, PATIENCE, Rig, options, options_in_world, within};
 pub use unit::{Reply, Unit, address, initiator};
 
 /// Runs one test body over both ways into the kernel; io_uring only where it is to be had.

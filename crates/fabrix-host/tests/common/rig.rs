@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
 use fabrix_host::{Nqn, Options};
 use fabrix_rt::{
-    Buf, Completion, Engine, Loan, Shard, ShardConfig, SpinPolicy, Task, TaskId, Token, Wait,
+    Buf, Completion, Control, Engine, Loan, Shard, ShardConfig, SpinPolicy, Task, TaskId, Token,
 };
+use fabrix_sim::Place;
 
 /// What the user of a disk was told.
 #[derive(Clone, Default)]
@@ -29,11 +30,21 @@ impl Notes {
 
 /// Options with short times, and where the notes go.
 pub fn options(engine: Engine) -> (Options, Notes) {
+    options_at(&Place::machine(), engine)
+}
+
+/// The same, in the world of this thread.
+pub fn options_in_world(place: &Place) -> (Options, Notes) {
+    options_at(place, Engine::Auto)
+}
+
+fn options_at(place: &Place, engine: Engine) -> (Options, Notes) {
     let notes = Notes::default();
     let kept = notes.clone();
     let host = Nqn::new("nqn.2014-08.org.example:host").expect("an NQN");
     let options = Options {
         engine,
+        control: place.control(),
         bringup_timeout: Duration::from_secs(5),
         notify: Arc::new(move |_, note| kept.0.lock().expect("no panic").push(note.to_owned())),
         ..Options::new(host, [0x11; 16])
@@ -74,6 +85,8 @@ pub enum Asked {
 }
 
 pub struct Rig {
+    place: Place,
+    control: Arc<dyn Control>,
     pub shard: Shard,
     pub channel: Option<Box<dyn Channel>>,
     user: Rc<RefCell<User>>,
@@ -88,17 +101,32 @@ impl Rig {
     pub fn with_spin(engine: Engine, disk: &dyn Device, spin: SpinPolicy) -> Self {
         let config = ShardConfig {
             engine,
-            arena_bytes: 256 << 20,
             spin,
             ..ShardConfig::default()
         };
-        let mut shard = Shard::new(config).expect("a shard");
+        Self::at(&Place::machine(), config, disk)
+    }
+
+    /// A user in the world of this thread.
+    pub fn in_world(place: &Place, disk: &dyn Device) -> Self {
+        Self::at(place, ShardConfig::default(), disk)
+    }
+
+    fn at(place: &Place, config: ShardConfig, disk: &dyn Device) -> Self {
+        let config = ShardConfig {
+            arena_bytes: 256 << 20,
+            ..config
+        };
+        let control = place.control();
+        let mut shard = control.shard(config).expect("a shard");
         let user = Rc::new(RefCell::new(User {
             endings: VecDeque::with_capacity(4096),
         }));
         let task = shard.add(Rc::clone(&user) as Rc<RefCell<dyn Task>>);
         let channel = disk.open(&mut shard).expect("opening waits for nothing");
         Self {
+            place: place.clone(),
+            control,
             shard,
             channel: Some(channel),
             user,
@@ -147,13 +175,14 @@ impl Rig {
 
     /// The next ending, however long that takes.
     pub fn next(&mut self) -> (u32, Status, Loan) {
-        let began = Instant::now();
+        let began = self.now();
         loop {
             if let Some(ending) = self.ending() {
                 return ending;
             }
-            assert!(began.elapsed() < PATIENCE, "a request does not end");
-            self.shard.turn(Wait::AtMost(Duration::from_millis(50)));
+            let waited = self.now() - began;
+            assert!(waited < PATIENCE, "a request does not end");
+            self.turn(Duration::from_millis(50));
         }
     }
 
@@ -190,23 +219,31 @@ impl Rig {
 
     /// Turns until something is so.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
-        let began = Instant::now();
+        let began = self.now();
         while !is_so(self) {
-            assert!(began.elapsed() < PATIENCE, "{what} did not happen");
-            self.shard.turn(Wait::AtMost(Duration::from_millis(10)));
+            assert!(self.now() - began < PATIENCE, "{what} did not happen");
+            self.turn(Duration::from_millis(10));
         }
     }
 
     /// Turns for so long.
     pub fn turn_for(&mut self, length: Duration) -> usize {
-        let began = Instant::now();
+        let end = self.now() + length;
         let mut turns = 0;
-        while began.elapsed() < length {
-            self.shard
-                .turn(Wait::AtMost(length.saturating_sub(began.elapsed())));
+        while self.now() < end {
+            self.turn(end.saturating_sub(self.now()));
             turns += 1;
         }
         turns
+    }
+
+    fn turn(&mut self, at_most: Duration) {
+        self.control.turn(&mut self.shard, at_most);
+    }
+
+    /// The time at its place.
+    pub fn now(&self) -> Duration {
+        self.place.now()
     }
 
     pub fn buf(&mut self, bytes: usize, fill: u8) -> Buf {

@@ -2,7 +2,7 @@
 //! in memory, and a script of its faults. Without a script the target is correct.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,7 @@ use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
 use fabrix_proto::iscsi::tcp::{Tcp, TcpFraming};
 use fabrix_proto::{Claim, Machine, Nanos, Pass, Sink, Slot, Want};
+use fabrix_sim::{Listener, Place, Stream};
 use fabrix_transport::pass::crc32c;
 
 /// What the fake does with a command.
@@ -28,6 +29,7 @@ pub enum Reply {
 type Script = dyn Fn(usize, &[u8; 16]) -> Reply + Send + Sync;
 
 struct Shared {
+    place: Place,
     script: Box<Script>,
     disk: Mutex<Vec<u8>>,
     naa: Mutex<[u8; 16]>,
@@ -37,12 +39,12 @@ struct Shared {
     commands: AtomicUsize,
     sessions: AtomicUsize,
     stopping: AtomicBool,
-    open: Mutex<Vec<TcpStream>>,
+    open: Mutex<Vec<Stream>>,
 }
 
 pub struct Unit {
     shared: Arc<Shared>,
-    port: u16,
+    address: SocketAddr,
     listener: Option<JoinHandle<()>>,
 }
 
@@ -60,8 +62,8 @@ pub fn initiator() -> Initiator {
 
 pub fn address(unit: &Unit) -> Address {
     Address {
-        host: "127.0.0.1".to_owned(),
-        port: unit.port,
+        host: unit.address.ip().to_string(),
+        port: unit.address.port(),
         target: Some(TARGET.to_owned()),
         lun: None,
     }
@@ -74,9 +76,18 @@ impl Unit {
 
     /// `script` is asked with the number of each command that reads or writes, from 0, and its CDB.
     pub fn with(script: impl Fn(usize, &[u8; 16]) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("bound").port();
+        Self::start_at(&Place::machine(), script)
+    }
+
+    /// At a place.
+    pub fn start_at(
+        place: &Place,
+        script: impl Fn(usize, &[u8; 16]) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = place.listen();
+        let address = listener.address();
         let shared = Arc::new(Shared {
+            place: place.clone(),
             script: Box::new(script),
             disk: Mutex::new(vec![0; DISK_BYTES]),
             naa: Mutex::new([0x6A; 16]),
@@ -87,10 +98,10 @@ impl Unit {
             open: Mutex::new(Vec::new()),
         });
         let all = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || accept(&listener, &all));
+        let thread = place.spawn(move || accept(&listener, &all));
         Self {
             shared,
-            port,
+            address,
             listener: Some(thread),
         }
     }
@@ -111,13 +122,13 @@ impl Unit {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Cuts all connections.
     pub fn cut(&self) {
         for socket in self.shared.open.lock().expect("no panic").drain(..) {
-            let _gone = socket.shutdown(Shutdown::Both);
+            socket.shutdown(Shutdown::Both);
         }
     }
 }
@@ -126,26 +137,26 @@ impl Drop for Unit {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.cut();
-        let _wakes = TcpStream::connect(("127.0.0.1", self.port));
+        let place = &self.shared.place;
+        let _wakes = place.connect(self.address);
         if let Some(thread) = self.listener.take() {
-            let _over = thread.join();
+            place.join(thread);
         }
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for socket in listener.incoming().flatten() {
+fn accept(listener: &Listener, shared: &Arc<Shared>) {
+    while let Ok(socket) = listener.accept() {
         if shared.stopping.load(Ordering::Acquire) {
             return;
         }
-        let ours = socket.try_clone().expect("a socket");
-        shared.open.lock().expect("no panic").push(ours);
+        shared.open.lock().expect("no panic").push(socket.clone());
+        let place = shared.place.clone();
         let shared = Arc::clone(shared);
-        std::thread::spawn(move || {
+        let _ends_with_its_socket = place.spawn(move || {
             let mut link = Link::new(socket, shared);
-            // It ends when the socket does.
             let _over = link.serve();
-            let _closed = link.socket.shutdown(Shutdown::Both);
+            link.socket.shutdown(Shutdown::Both);
         });
     }
 }
@@ -173,7 +184,7 @@ impl Sink for Out<'_> {
 }
 
 struct Link {
-    socket: TcpStream,
+    socket: Stream,
     shared: Arc<Shared>,
     machine: Tcp<Target>,
     memory: Vec<Vec<u8>>,
@@ -182,7 +193,7 @@ struct Link {
 }
 
 impl Link {
-    fn new(socket: TcpStream, shared: Arc<Shared>) -> Self {
+    fn new(socket: Stream, shared: Arc<Shared>) -> Self {
         let limits = TargetLimits {
             window: 32,
             ..TargetLimits::default()

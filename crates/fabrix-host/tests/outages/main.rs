@@ -10,7 +10,7 @@ mod silence;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Fake, Greeting, Rig, Script};
+use common::{Fake, Greeting, Notes, Rig, Script, options_in_world};
 use fabrix_host::{Options, RemoteDisk, connect};
 
 fn disk(fake: &Fake, options: &Options) -> RemoteDisk {
@@ -19,6 +19,17 @@ fn disk(fake: &Fake, options: &Options) -> RemoteDisk {
 
 fn rig(fake: &Fake, options: &Options) -> Rig {
     Rig::new(options.engine, &disk(fake, options))
+}
+
+/// A fake in a world of its own, where an outage takes no real time, and options for its hosts.
+fn world(script: Script) -> (Fake, Options, Notes) {
+    let fake = Fake::in_world(script);
+    let (options, notes) = options_in_world(&fake.shared.place);
+    (fake, options, notes)
+}
+
+fn rig_in_world(fake: &Fake, options: &Options) -> Rig {
+    Rig::in_world(&fake.shared.place, &disk(fake, options))
 }
 
 /// A switch that a script looks at.

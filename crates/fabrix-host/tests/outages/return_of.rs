@@ -6,11 +6,10 @@ use fabrix_block::{Operation, Payload, Status};
 use fabrix_host::Options;
 use fabrix_proto::nvme::identify::IdentifyNamespace;
 use fabrix_proto::nvme::spec::{Opcode, Status as Nvme};
-use fabrix_rt::Engine;
 use zerocopy::FromBytes;
 
-use super::common::{Asked, Command, Fake, Link, Rig, Script, Then, options};
-use super::{Switch, closing, disk, rig};
+use super::common::{Asked, Command, Link, Rig, Script, Then};
+use super::{Switch, closing, disk, rig_in_world, world};
 
 #[test]
 fn another_disk_at_the_same_address_is_refused_until_the_first_is_back() {
@@ -21,16 +20,15 @@ fn another_disk_at_the_same_address_is_refused_until_the_first_is_back() {
             super::common::put_descriptors(page, [0x77; 16]);
         }
     };
-    let fake = Fake::start(Script {
+    let (fake, options, notes) = world(Script {
         page: Box::new(page),
         ..Script::default()
     });
-    let (options, notes) = options(Engine::Epoll);
     let options = Options {
         fast_io_fail: Some(Duration::from_millis(300)),
         ..options
     };
-    let mut rig = rig(&fake, &options);
+    let mut rig = rig_in_world(&fake, &options);
     assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
     changed.turn(true);
     fake.disconnect_all();
@@ -62,12 +60,11 @@ fn a_disk_that_has_shrunk_or_changed_its_blocks_is_refused() {
                 change(IdentifyNamespace::mut_from_bytes(page).expect("a page"));
             }
         };
-        let fake = Fake::start(Script {
+        let (fake, options, notes) = world(Script {
             page: Box::new(page),
             ..Script::default()
         });
-        let (options, notes) = options(Engine::Epoll);
-        let mut rig = rig(&fake, &options);
+        let mut rig = rig_in_world(&fake, &options);
         rig.read(0, 1).expect("connected");
         changed.turn(true);
         fake.disconnect_all();
@@ -93,12 +90,11 @@ fn a_target_that_ends_its_queues_is_waited_for_and_its_successor_left_alone() {
         leaves.turn(false);
         Ok(Then::Done)
     };
-    let fake = Fake::start(Script {
+    let (fake, options, notes) = world(Script {
         command: Box::new(command),
         ..Script::default()
     });
-    let (options, notes) = options(Engine::Epoll);
-    let mut rig = rig(&fake, &options);
+    let mut rig = rig_in_world(&fake, &options);
     rig.read(0, 1).expect("connected");
     leaving.turn(true);
     let asked = rig.ask(1, Operation::Read, (0, 1), Payload::Lend);
@@ -125,11 +121,10 @@ fn a_target_that_ends_its_queues_is_waited_for_and_its_successor_left_alone() {
 #[test]
 fn a_disk_opened_while_its_target_is_away_connects_when_it_comes() {
     let switch = Switch::default();
-    let fake = Fake::start(closing(&switch));
-    let (options, notes) = options(Engine::Epoll);
+    let (fake, options, notes) = world(closing(&switch));
     let disk = disk(&fake, &options);
     switch.turn(true);
-    let mut rig = Rig::new(Engine::Epoll, &disk);
+    let mut rig = Rig::in_world(&fake.shared.place, &disk);
     let asked = rig.ask(1, Operation::Read, (0, 1), Payload::Lend);
     assert!(matches!(asked, Asked::Pending), "{asked:?}");
     rig.until("it is told", |_| notes.say("reconnecting"));

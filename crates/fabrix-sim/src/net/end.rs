@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 
 use fabrix_rt::{Nanos, errno};
 
-use super::{EndId, Tried};
+use super::{EndId, ShardId, Tried};
 use crate::choices::Choices;
 
 /// One end of a connection, or of an attempt to connect.
 #[derive(Debug)]
 pub(super) struct End {
     /// The shard that carries its operations out.
-    pub(super) shard: usize,
+    pub(super) shard: ShardId,
     pub(super) local: SocketAddr,
     pub(super) remote: Option<SocketAddr>,
     pub(super) peer: Option<EndId>,
@@ -50,7 +50,7 @@ pub(super) enum Piece {
 }
 
 impl End {
-    pub(super) fn new(shard: usize, local: SocketAddr) -> Self {
+    pub(super) fn new(shard: ShardId, local: SocketAddr) -> Self {
         Self {
             shard,
             local,

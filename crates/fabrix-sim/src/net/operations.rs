@@ -6,7 +6,7 @@ use fabrix_rt::errno;
 
 use super::end::Stage;
 use super::state::{Event, State};
-use super::{EndId, Tried};
+use super::{EndId, ShardId, Tried};
 
 impl State {
     /// Begins to connect.
@@ -30,7 +30,11 @@ impl State {
     }
 
     /// Accepts a connection, for `shard`.
-    pub(crate) fn try_accept(&mut self, shard: usize, address: SocketAddr) -> Result<EndId, Tried> {
+    pub(crate) fn try_accept(
+        &mut self,
+        shard: ShardId,
+        address: SocketAddr,
+    ) -> Result<EndId, Tried> {
         let Some(listening) = self.listeners.get_mut(&address) else {
             return Err(Tried::Ended(-errno::EINVAL));
         };
@@ -43,7 +47,7 @@ impl State {
     }
 
     /// Tells that a shard carries out the operations of an end from now on.
-    pub(crate) fn belongs_to(&mut self, id: EndId, shard: usize) {
+    pub(crate) fn belongs_to(&mut self, id: EndId, shard: ShardId) {
         if let Some(end) = self.ends.get_mut(id) {
             end.shard = shard;
         }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use fabrix_rt::{Nanos, errno};
 
 use super::end::{self, End, Stage};
-use super::{EndId, Habits, Tried};
+use super::threads::Threads;
+use super::{EndId, Habits, ShardId, Tried};
 use crate::choices::Choices;
 
 #[derive(Debug)]
@@ -21,8 +22,10 @@ pub(crate) struct State {
     pub(super) next_port: u16,
     pub(super) ends: Ends,
     pub(super) listeners: BTreeMap<SocketAddr, Listening>,
+    pub(super) next_number: ShardId,
     /// Shards whose operations may go on, by number.
     pub(super) ready: Vec<bool>,
+    pub(super) threads: Threads,
     /// Changes with every event: two runs of one seed agree in it.
     pub(super) digest: u64,
 }
@@ -57,7 +60,7 @@ impl Ends {
 
 #[derive(Debug, Default)]
 pub(super) struct Listening {
-    pub(super) shard: usize,
+    pub(super) shard: ShardId,
     pub(super) backlog: VecDeque<EndId>,
     pub(super) is_shut_down: bool,
 }
@@ -68,6 +71,8 @@ pub(super) enum Event {
     Arrive(EndId),
     /// The request to connect arrives.
     Knock(EndId),
+    /// The time for which a thread waits is over.
+    Wake(ShardId),
 }
 
 impl State {
@@ -103,20 +108,21 @@ impl State {
         }
     }
 
-    pub(super) fn wake_shard(&mut self, shard: usize) {
+    pub(super) fn wake_shard(&mut self, shard: ShardId) {
         if self.ready.len() <= shard {
             self.ready.resize(shard + 1, false);
         }
         self.ready[shard] = true;
+        self.threads.wake(shard);
     }
 
     /// Whether operations of a shard may go on.
-    pub(crate) fn is_ready(&self, shard: usize) -> bool {
+    pub(crate) fn is_ready(&self, shard: ShardId) -> bool {
         self.ready.get(shard).is_some_and(|is_ready| *is_ready)
     }
 
     /// Whether operations of a shard may go on. Forgets it.
-    pub(crate) fn take_ready(&mut self, shard: usize) -> bool {
+    pub(crate) fn take_ready(&mut self, shard: ShardId) -> bool {
         self.ready.get_mut(shard).is_some_and(std::mem::take)
     }
 

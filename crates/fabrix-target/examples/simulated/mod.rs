@@ -166,7 +166,7 @@ impl Load {
         };
         let ids = 0..u16::try_from(depth).expect("at most 64");
         Self {
-            host: io.stream.local_addr().expect("connected"),
+            host: io.stream.address(),
             capsules: ids.flat_map(capsule).collect(),
             depth,
             commands,

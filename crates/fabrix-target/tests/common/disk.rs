@@ -11,7 +11,9 @@ use fabrix_block::{
 };
 use fabrix_rt::{Buf, Completion, Loan, Remote, Shard, Task, TaskId, Token};
 
-use super::{PATIENCE, ram};
+use fabrix_sim::Place;
+
+use super::{MOMENT, PATIENCE, ram};
 
 /// The disk's treatment of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +152,15 @@ impl Orders {
     }
 
     fn wait(&self, so: impl Fn(&State) -> bool) {
+        let place = Place::current();
+        if place.is_world() {
+            let deadline = place.now() + PATIENCE;
+            while !so(&self.state()) {
+                assert!(place.now() < deadline, "the disk waited in vain");
+                place.pause(MOMENT);
+            }
+            return;
+        }
         let waited = self
             .changed
             .wait_timeout_while(self.state(), PATIENCE, |state| !so(state));

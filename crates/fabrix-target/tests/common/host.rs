@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 
 use fabrix_proto::nvme::fabrics::{CNTLID_DYNAMIC, Connect, Property};
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{SglDescriptor, Status, SubmissionEntry};
+use fabrix_sim::{Place, Stream};
 use zerocopy::IntoBytes;
 
 use super::wire::{
@@ -55,7 +56,7 @@ struct Pending {
 
 /// One queue of a host.
 pub struct Host {
-    pub stream: TcpStream,
+    pub stream: Stream,
     pub digests: Digests,
     /// MAXH2CDATA.
     pub max_h2c_bytes: usize,
@@ -70,13 +71,15 @@ pub struct Host {
 impl Host {
     /// A new TCP connection, before the first PDU.
     pub fn dial(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect(address).expect("the target listens"))
+        Self::over(
+            Place::current()
+                .connect(address)
+                .expect("the target listens"),
+        )
     }
 
-    pub fn over(stream: TcpStream) -> Self {
-        stream.set_nodelay(true).expect("a socket");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a socket");
+    pub fn over(mut stream: Stream) -> Self {
+        stream.set_patience(PATIENCE);
         Self {
             stream,
             digests: Digests::NONE,
@@ -91,9 +94,8 @@ impl Host {
 
     /// A host that only builds PDUs, with these digests.
     pub fn over_nothing(digests: Digests) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let address = listener.local_addr().expect("bound");
-        let mut host = Self::dial(address);
+        let listener = Place::current().listen();
+        let mut host = Self::dial(listener.address());
         host.digests = digests;
         host
     }
@@ -482,7 +484,7 @@ impl Host {
             }
         };
         assert!(pdu.is_ok(), "closed without TermReq");
-        self.stream.shutdown(Shutdown::Write).expect("open");
+        self.stream.shutdown(Shutdown::Write);
         self.expect_close();
     }
 

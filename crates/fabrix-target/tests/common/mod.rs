@@ -14,13 +14,12 @@ pub mod wire;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
-use fabrix_rt::{
-    ControlThread, Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn,
-};
+use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
+use fabrix_sim::Place;
 use fabrix_target::{
     Catalog, Deadlines, Export, Initiators, IscsiTargetConfig, Limits, Listen, NAMESPACES_MAX,
     Notice, ReservationStore, SubsystemConfig, Target, TargetConfig, TargetError,
@@ -84,7 +83,11 @@ impl Plan {
 pub struct Stage {
     pub target: Target,
     pub address: SocketAddr,
+    place: Place,
     shards: Vec<ShardThread>,
+    remotes: Vec<Remote>,
+    /// The numbers of the shards in the world.
+    numbers: Vec<usize>,
     notices: Mutex<Receiver<Notice>>,
 }
 
@@ -98,9 +101,27 @@ impl Stage {
         let shards: Vec<_> = (0..plan.shards)
             .map(|id| shard(engine, id, plan.arena_bytes))
             .collect();
+        let remotes = shards.iter().map(|shard| shard.remote.clone()).collect();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut stage = Self::start(Place::machine(), plan, remotes, any);
+        stage.shards = shards;
+        stage
+    }
+
+    /// In a world of its own, where waiting takes no real time.
+    pub fn in_world(plan: Plan) -> Self {
+        let place = Place::world();
+        let shards = (0..plan.shards).map(|_| place.add_shard());
+        let (numbers, remotes): (Vec<_>, Vec<_>) = shards.unzip();
+        let any = SocketAddr::from(([10, 0, 0, 1], 0));
+        let mut stage = Self::start(place, plan, remotes, any);
+        stage.numbers = numbers;
+        stage
+    }
+
+    fn start(place: Place, plan: Plan, remotes: Vec<Remote>, any: SocketAddr) -> Self {
         let (tell, notices) = channel();
         let tell = Mutex::new(tell);
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let disks: Vec<_> = (1..)
             .zip(plan.devices)
             .map(|(number, device)| Export { number, device })
@@ -131,14 +152,17 @@ impl Stage {
                 let _nobody_listens = tell.lock().expect("no panic here").send(notice.clone());
             }),
         };
-        let remotes = shards.iter().map(|shard| shard.remote.clone()).collect();
-        let target = Target::start_with(config, plan.deadlines, remotes, Arc::new(ControlThread))
-            .expect("a target");
+        let control = place.control();
+        let target = Target::start_with(config, plan.deadlines, remotes.clone(), control);
+        let target = target.expect("a target");
         let address = target.addresses()[0];
         Self {
             target,
             address,
-            shards,
+            place,
+            shards: Vec::new(),
+            remotes,
+            numbers: Vec::new(),
             notices: Mutex::new(notices),
         }
     }
@@ -240,12 +264,25 @@ impl Stage {
         let run = move |shard: &mut Shard| {
             let _nobody_waits = tell.send(question(shard));
         };
-        self.shards[shard]
-            .remote
+        self.remotes[shard]
             .run(Box::new(run))
             .expect("room in the mailbox");
-        told.recv_timeout(PATIENCE)
-            .expect("the shard turns, it does not hang")
+        self.receive(&told, "the shard turns, it does not hang")
+    }
+
+    /// Waits for something in a channel.
+    fn receive<T>(&self, told: &Receiver<T>, what: &str) -> T {
+        if !self.place.is_world() {
+            return told.recv_timeout(PATIENCE).expect(what);
+        }
+        let deadline = self.place.now() + PATIENCE;
+        loop {
+            if let Ok(it) = told.try_recv() {
+                return it;
+            }
+            assert!(self.place.now() < deadline, "{what}");
+            self.place.pause(MOMENT);
+        }
     }
 
     /// Stops a shard until the result is dropped. The shard then finds all events of the meantime
@@ -262,17 +299,27 @@ impl Stage {
         wake
     }
 
+    /// Lets a shard of a world stand still for a time.
+    pub fn stop_for(&self, shard: usize, time: Duration) {
+        self.place.stop_shard(self.numbers[shard], time);
+    }
+
+    /// The time at its place.
+    pub fn now(&self) -> Duration {
+        self.place.now()
+    }
+
     /// The mailbox of a shard.
     pub fn remote(&self, shard: usize) -> &Remote {
-        &self.shards[shard].remote
+        &self.remotes[shard]
     }
 
     /// Repeats a check until it succeeds. Every shard turns between two checks.
     pub fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.now() + PATIENCE;
         while !is_so(self) {
-            assert!(Instant::now() < deadline, "never: {what}");
-            for shard in 0..self.shards.len() {
+            assert!(self.now() < deadline, "never: {what}");
+            for shard in 0..self.remotes.len() {
                 self.ask(shard, |_| ());
             }
         }
@@ -280,7 +327,7 @@ impl Stage {
 
     /// Bytes of buffers in use, on all shards.
     pub fn buffer_bytes(&self) -> usize {
-        (0..self.shards.len())
+        (0..self.remotes.len())
             .map(|shard| self.ask(shard, |shard| shard.buffer_bytes_in_use()))
             .sum()
     }
@@ -300,7 +347,7 @@ impl Stage {
     pub fn notice(&self, mut wanted: impl FnMut(&Notice) -> bool) -> Notice {
         let notices = self.notices.lock().expect("one test, one thread");
         loop {
-            let notice = notices.recv_timeout(PATIENCE).expect("a notice");
+            let notice = self.receive(&notices, "a notice");
             if wanted(&notice) {
                 return notice;
             }
@@ -319,8 +366,12 @@ impl Stage {
     }
 }
 
+/// Between two looks, in a world.
+const MOMENT: Duration = Duration::from_micros(100);
+
 impl Drop for Stage {
     fn drop(&mut self) {
+        self.place.leave();
         for shard in &self.shards {
             shard.remote.stop();
         }

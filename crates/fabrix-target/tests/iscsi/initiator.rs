@@ -3,7 +3,9 @@
 //! Source: RFC 7143, section 11.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+
+use fabrix_sim::{Place, Stream};
 
 use crate::common::wire::crc32c;
 use crate::common::{IQN, PATIENCE};
@@ -15,7 +17,7 @@ const NO_TAG: u32 = u32::MAX;
 
 /// A session.
 pub(crate) struct Initiator {
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: Stream,
     digests: bool,
     cmd_sn: u32,
     itt: u32,
@@ -53,10 +55,10 @@ pub(crate) struct Ended {
 
 impl Initiator {
     pub(crate) fn dial(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).expect("the target listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        // Nagle's delay would hold small segments back.
-        socket.set_nodelay(true).expect("an option");
+        let mut socket = Place::current()
+            .connect(address)
+            .expect("the target listens");
+        socket.set_patience(PATIENCE);
         Self {
             socket,
             digests: false,

@@ -45,7 +45,6 @@ on_both_engines!(
     a_disk_that_fails_is_told_in_sense,
     hosts_and_initiators_see_the_same_blocks,
     drains_what_has_begun,
-    drains_without_who_does_not_leave,
     what_initiators_read_and_write_is_in_the_health_log,
 );
 
@@ -338,8 +337,9 @@ fn drains_what_has_begun(engine: Engine) {
     stage.until_empty();
 }
 
-fn drains_without_who_does_not_leave(engine: Engine) {
-    let stage = Stage::new(engine);
+#[test]
+fn drains_without_who_does_not_leave() {
+    let stage = Stage::in_world(Plan::default());
     let mut initiator = session(&stage, 1, false);
     let mut discovery = Initiator::dial(portal(&stage));
     let keys = [

@@ -9,10 +9,7 @@ use super::common::{Plan, Stage};
 use super::initiator::FINAL;
 use super::{on_both_engines, rw, session};
 
-on_both_engines!(
-    the_end_of_a_session_has_its_reason,
-    a_failed_request_is_told_with_its_disk_and_blocks,
-);
+on_both_engines!(a_failed_request_is_told_with_its_disk_and_blocks,);
 
 /// Waits for the end of a session.
 fn ended(stage: &Stage) -> End {
@@ -23,8 +20,9 @@ fn ended(stage: &Stage) -> End {
     }
 }
 
-fn the_end_of_a_session_has_its_reason(engine: Engine) {
-    let stage = Stage::new(engine);
+#[test]
+fn the_end_of_a_session_has_its_reason() {
+    let stage = Stage::in_world(Plan::default());
     let check = |why: &str, is_orderly| {
         let end = ended(&stage);
         assert_eq!((end.why.as_str(), end.is_orderly), (why, is_orderly));

@@ -17,7 +17,6 @@ use crate::{good, on_both_engines, portal, rw, session};
 on_both_engines!(
     task_management_is_answered_in_time,
     nothing_new_overtakes_a_write_that_was_aborted,
-    a_slot_that_was_given_up_is_used_again,
     a_session_is_replaced_and_its_other_disks_go_on,
     logging_in_again_and_again_leaves_nothing_more_behind,
     a_login_that_waits_for_too_long_is_told_to_come_again,
@@ -36,16 +35,20 @@ const QUICK: Deadlines = Deadlines {
 
 /// A stage over a disk that keeps writes, as logical unit 0, and a RAM disk as logical unit 1.
 fn stage(engine: Engine, deadlines: Deadlines) -> (Arc<TestDisk>, Stage) {
+    let (disk, plan) = plan(deadlines);
+    (disk, Stage::set(engine, plan))
+}
+
+fn plan(deadlines: Deadlines) -> (Arc<TestDisk>, Plan) {
     let disk = TestDisk::new(16 << 20);
+    disk.when(Kind::Write, Do::Keep);
     let devices = vec![disk.clone(), ram("other", 512, 1 << 20)];
     let plan = Plan {
         devices,
         deadlines,
         ..Plan::default()
     };
-    let stage = Stage::set(engine, plan);
-    disk.when(Kind::Write, Do::Keep);
-    (disk, stage)
+    (disk, plan)
 }
 
 /// A session whose write of the first block is at the disk, and the write's tag.
@@ -159,8 +162,10 @@ fn nothing_new_overtakes_a_write_that_was_aborted(engine: Engine) {
     );
 }
 
-fn a_slot_that_was_given_up_is_used_again(engine: Engine) {
-    let (disk, stage) = stage(engine, QUICK);
+#[test]
+fn a_slot_that_was_given_up_is_used_again() {
+    let (disk, plan) = plan(QUICK);
+    let stage = Stage::in_world(plan);
     let (mut initiator, itt) = writing(&disk, &stage);
     // The window is full of aborted commands, and the other unit can still use every slot.
     let more: Vec<_> = (1..127).map(|seed| write(&mut initiator, seed)).collect();

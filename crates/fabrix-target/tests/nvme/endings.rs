@@ -22,8 +22,6 @@ on_both_engines!(
     a_shutdown_waits_for_the_disk,
     an_io_queue_that_disconnects_is_answered_and_closed,
     the_admin_queue_takes_its_io_queues_along,
-    a_host_that_is_silent_for_too_long_loses_all_its_queues,
-    a_keep_alive_that_comes_too_late_ends_the_association,
     draining_answers_what_was_begun_and_then_closes,
     draining_does_not_wait_for_a_host_that_does_nothing,
     draining_an_idle_target_closes_everything,
@@ -204,12 +202,15 @@ fn with_keep_alive(stage: &Stage) -> Host {
     admin
 }
 
-fn a_host_that_is_silent_for_too_long_loses_all_its_queues(engine: Engine) {
-    let (disk, stage) = keeping(engine, Kind::Write);
+#[test]
+fn a_host_that_is_silent_for_too_long_loses_all_its_queues() {
+    let disk = TestDisk::new(4 << 20);
+    let stage = Stage::in_world(Plan::of(disk.clone()));
+    disk.when(Kind::Write, Do::Keep);
     let mut admin = with_keep_alive(&stage);
     let mut busy = stage.io(&admin, 1);
     let mut idle = stage.io(&admin, 2);
-    let began = Instant::now();
+    let began = stage.now();
     idle.submit(
         SubmissionEntry::write(1, 0, 1, false),
         Data::Inline(&[1; 512]),
@@ -217,16 +218,16 @@ fn a_host_that_is_silent_for_too_long_loses_all_its_queues(engine: Engine) {
     disk.until_kept(1);
     // The controller stays alive as long as the host uses an I/O queue.
     let mut reads = 0;
-    while began.elapsed() < Duration::from_millis(2500) {
+    while stage.now() - began < Duration::from_millis(2500) {
         let read = busy.capsule(SubmissionEntry::read(1, 0, 1), reads, Data::Expect(512));
         busy.send_anyway(&read);
-        assert!(busy.receive().is_ok(), "after {:?}", began.elapsed());
+        assert!(busy.receive().is_ok(), "after {:?}", stage.now() - began);
         reads = reads.wrapping_add(1);
     }
-    let silent = Instant::now();
+    let silent = stage.now();
     busy.expect_close();
-    let lived = silent.elapsed();
-    let once_or_twice = Duration::from_millis(900)..Duration::from_secs(4);
+    let lived = stage.now() - silent;
+    let once_or_twice = Duration::from_millis(900)..Duration::from_millis(2100);
     assert!(once_or_twice.contains(&lived), "silent for {lived:?}");
     admin.expect_close();
     idle.expect_close();
@@ -248,21 +249,16 @@ fn a_host_that_is_silent_for_too_long_loses_all_its_queues(engine: Engine) {
 }
 
 /// After a long standstill the shard finds the command before it finds that the keep-alive expired.
-fn a_keep_alive_that_comes_too_late_ends_the_association(engine: Engine) {
+#[test]
+fn a_keep_alive_that_comes_too_late_ends_the_association() {
     let plan = Plan {
         shards: 1,
         ..Plan::default()
     };
-    let stage = Stage::set(engine, plan);
+    let stage = Stage::in_world(plan);
     let mut admin = with_keep_alive(&stage);
     let mut io = stage.io(&admin, 1);
-    let (tell, told) = std::sync::mpsc::channel();
-    let stand_still = move |_: &mut fabrix_rt::Shard| {
-        let _listens = tell.send(());
-        std::thread::sleep(Duration::from_millis(1100)); // as a suspended process does
-    };
-    stage.remote(0).run(Box::new(stand_still)).expect("room");
-    told.recv().expect("it runs");
+    stage.stop_for(0, Duration::from_millis(1100)); // as a suspended process stands still
     let keep_alive = admin.capsule(SubmissionEntry::keep_alive(), 1, Data::None);
     admin.send(&keep_alive);
     io.expect_close();

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fabrix_rt::Nanos;
+
 use crate::choices::Choices;
 use crate::net::EndId;
 use crate::server::Server;
@@ -15,18 +17,27 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
     let span = choices.one_of(&[100_000, 1_000_000, 20_000_000]);
     for _ in 0..choices.below(9) {
         let at = world.now() + Duration::from_micros(choices.below(span));
-        let word = choices.word();
         match choices.below(4) {
-            0 => plan_at_an_end(world, at, word, |world, end| world.net().reset(end)),
-            1 => plan_at_an_end(world, at, word, |world, end| world.net().cut(end)),
+            0 => plan_at_an_end(world, at, choices, |world, end| {
+                world.net().reset(end);
+                "is reset".to_owned()
+            }),
+            1 => plan_at_an_end(world, at, choices, |world, end| {
+                world.net().cut(end);
+                "is cut, and nobody hears of it".to_owned()
+            }),
             2 => {
                 let longest = choices.one_of(&[300, 3_000, 7_000, 12_000]);
                 let time = Duration::from_millis(choices.below(longest));
-                plan_at_an_end(world, at, word, move |world, end| {
+                plan_at_an_end(world, at, choices, move |world, end| {
                     world.net().stall(end, world.now() + time);
+                    format!("stalls for {time:?}")
                 });
             }
-            _ => plan_a_kill(world, server, at, Duration::from_millis(word % 3_000)),
+            _ => {
+                let down = Duration::from_millis(choices.below(3_000));
+                plan_a_kill(world, server, at, down);
+            }
         }
     }
 }
@@ -34,31 +45,31 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
 /// Plans something that happens at an end of one of the connections that are there then.
 fn plan_at_an_end(
     world: &Rc<World>,
-    at: fabrix_rt::Nanos,
-    word: u64,
-    act: impl FnOnce(&World, EndId) + 'static,
+    at: Nanos,
+    choices: &mut Choices,
+    act: impl FnOnce(&World, EndId) -> String + 'static,
 ) {
-    world.plan(at, move |world| {
+    let word = choices.below(1 << 16);
+    world.plan_fault(at, move |world| {
         let ends = world.net().connected();
-        if !ends.is_empty() {
-            let index = usize::try_from(word % ends.len() as u64).expect("an index");
-            act(world, ends[index]);
-        }
+        let index = usize::try_from(word).expect("an index") % ends.len().max(1);
+        let end = *ends.get(index)?;
+        let name = world.net().name(end);
+        Some(format!("{name} {}", act(world, end)))
     });
 }
 
 /// Plans that the target is killed, and starts again after a time.
-fn plan_a_kill(
-    world: &Rc<World>,
-    server: &Rc<RefCell<Server>>,
-    at: fabrix_rt::Nanos,
-    down: Duration,
-) {
+fn plan_a_kill(world: &Rc<World>, server: &Rc<RefCell<Server>>, at: Nanos, down: Duration) {
     let server = Rc::clone(server);
-    world.plan(at, move |world| {
-        if server.borrow_mut().kill(world) {
-            let at = world.now() + down;
-            world.plan(at, move |world| server.borrow_mut().restart(world));
+    world.plan_fault(at, move |world| {
+        if !server.borrow_mut().kill(world) {
+            return None;
         }
+        let at = world.now() + down;
+        world.plan(at, move |world| server.borrow_mut().restart(world));
+        Some(format!(
+            "the target is killed, and starts again in {down:?}"
+        ))
     });
 }

@@ -1,7 +1,8 @@
 //! A simulated world: targets, hosts, a network and disks on one thread, by one clock, from one
-//! seed.
+//! seed or from the bytes of a fuzzer.
 //!
-//! - `choices`: where every decision comes from.
+//! - `choices`, `run`: where every decision comes from, and what a run leaves out.
+//! - `trace`: what has happened, for an engineer to read.
 //! - `net`, `driver`: the network, and the driver that carries the operations of a shard out on it.
 //! - `world`: shards, time, and planned events.
 //! - `disk`: a disk with a volatile cache.
@@ -23,11 +24,14 @@ mod net;
 mod one_disk;
 mod place;
 mod report;
+mod run;
 mod server;
+pub mod trace;
 mod workload;
 mod world;
 mod worlds;
 
 pub use place::{Listener, Place, Stream};
 pub use report::Report;
-pub use worlds::{Kind, WORLDS, find};
+pub use run::{Cut, Run};
+pub use worlds::{Kind, WORLDS, find, of_bytes};

@@ -5,7 +5,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
-use fabrix_sim::{Kind, Report, WORLDS};
+use fabrix_sim::{Cut, Kind, Report, Run, WORLDS, trace};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -50,12 +50,18 @@ fn parse(words: &[String]) -> Option<(&str, [u64; 3])> {
 
 /// What is wrong in the world of a seed.
 fn faults(kind: &Kind, seed: u64, twice: bool, tell: bool) -> Vec<String> {
+    if tell {
+        trace::start();
+    }
     let report = match run(kind, seed) {
         Ok(report) => report,
         Err(fault) => return vec![fault],
     };
     if tell {
         println!("{report}");
+        for entry in trace::take().entries {
+            println!("  {entry}");
+        }
     }
     let mut faults = report.faults;
     if twice {
@@ -70,6 +76,8 @@ fn faults(kind: &Kind, seed: u64, twice: bool, tell: bool) -> Vec<String> {
 
 /// Runs a world. A panic in it is a fault.
 fn run(kind: &Kind, seed: u64) -> Result<Report, String> {
-    panic::catch_unwind(AssertUnwindSafe(|| (kind.run)(seed)))
-        .map_err(|_| "a panic, see above".to_owned())
+    panic::catch_unwind(AssertUnwindSafe(|| {
+        (kind.run)(&Run::of_seed(seed, Cut::default()))
+    }))
+    .map_err(|_| "a panic, see above".to_owned())
 }

@@ -27,6 +27,7 @@ pub(crate) use self::state::State;
 use self::state::{Ends, Event, Listening};
 use self::threads::Threads;
 use crate::choices::Choices;
+use crate::trace;
 
 /// Number of a shard, or of a thread that waits. It is never used again.
 pub(crate) type ShardId = usize;
@@ -96,6 +97,7 @@ impl Net {
         let mut state = self.state();
         debug_assert!(now >= state.now, "time goes forward");
         state.now = now;
+        trace::set_time(now);
     }
 
     /// Carries out the first event, which is due.
@@ -211,6 +213,16 @@ impl Net {
         let state = self.state();
         let connected = |(id, end): (EndId, &End)| (end.stage == Stage::Connected).then_some(id);
         state.ends.iter().filter_map(connected).collect()
+    }
+
+    /// An end in words: its connection, and the direction that ends there.
+    pub(crate) fn name(&self, id: EndId) -> String {
+        let state = self.state();
+        let end = state.ends.get(id);
+        match end.and_then(|end| Some((end.remote?, end.local))) {
+            Some((remote, local)) => format!("connection {remote} -> {local}"),
+            None => format!("end {id}"),
+        }
     }
 
     /// Number of ends that are not closed.

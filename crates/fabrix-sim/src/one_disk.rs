@@ -15,28 +15,26 @@ use crate::faults;
 use crate::hosts::{Host, Protocol};
 use crate::net::Habits;
 use crate::report::Report;
+use crate::run::Run;
 use crate::server::Server;
 use crate::workload::Wish;
 use crate::world::World;
 
-/// Runs the world of a seed, with a host for each protocol named.
-pub(crate) fn run(seed: u64, protocols: &[Protocol]) -> Report {
-    let mut choices = Choices::of_part(seed, 0);
-    let world = World::new(seed, habits(&mut choices));
+/// Runs the world with a host for each protocol named.
+pub(crate) fn run(run: &Run, protocols: &[Protocol]) -> Report {
+    let mut choices = run.choices(0);
+    let world = World::new(run, habits(&mut choices));
     let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
     let longest = Duration::from_micros(choices.between(1, longest));
-    let disk = SimDisk::new(BLOCKS, longest, Choices::of_part(seed, 4));
+    let disk = SimDisk::new(BLOCKS, longest, run.choices(4));
     let shards = choices.between(1, 3);
     let shards = usize::try_from(shards).expect("few");
     let server = Rc::new(RefCell::new(Server::start(&world, disk, shards)));
     let checker = Rc::new(RefCell::new(Checker::new(BLOCKS)));
-    let wish = wish(&mut choices);
+    let wish = wish(run, &mut choices);
     let mut hosts: Vec<Host> = (5..)
         .zip(protocols)
-        .map(|(part, protocol)| {
-            let choices = Choices::of_part(seed, part);
-            Host::start(&world, *protocol, &checker, choices, wish)
-        })
+        .map(|(part, protocol)| Host::start(&world, *protocol, &checker, run.choices(part), wish))
         .collect();
     faults::plan(&world, &server, &mut choices);
     let began = world.now();
@@ -84,9 +82,9 @@ pub(crate) fn run(seed: u64, protocols: &[Protocol]) -> Report {
     report
 }
 
-fn wish(choices: &mut Choices) -> Wish {
+fn wish(run: &Run, choices: &mut Choices) -> Wish {
     Wish {
-        requests: choices.between(5, 60),
+        requests: run.requests(choices.between(5, 60)),
         depth: usize::try_from(choices.between(1, 16)).expect("few"),
         blocks: choices.between(4, BLOCKS),
         longest: 4,

@@ -17,6 +17,8 @@ use fabrix_rt::{Control, Nanos, Shard, ShardConfig, SpinPolicy, StartError, Wait
 use crate::choices::Choices;
 use crate::driver::SimDriver;
 use crate::net::{Habits, Net};
+use crate::run::{Cut, Run};
+use crate::trace::{self, Entry};
 
 /// Everything that happens in one run.
 pub(crate) struct World {
@@ -29,6 +31,8 @@ pub(crate) struct World {
     plans: RefCell<BinaryHeap<Reverse<(Nanos, u64)>>>,
     actions: RefCell<BTreeMap<u64, Action>>,
     next_plan: Cell<u64>,
+    cut: Cut,
+    faults_planned: Cell<u64>,
     turns: Cell<u64>,
     turns_at_once: Cell<(Nanos, u64)>,
 }
@@ -43,16 +47,18 @@ thread_local! {
 
 impl World {
     /// A world without shards. It is the world of this thread until the next one is made.
-    pub(crate) fn new(seed: u64, habits: Habits) -> Rc<Self> {
+    pub(crate) fn new(run: &Run, habits: Habits) -> Rc<Self> {
         let world = Rc::new(Self {
-            net: Net::new(habits, Choices::of_part(seed, 1)),
-            choices: RefCell::new(Choices::of_part(seed, 2)),
-            random: RefCell::new(Choices::of_part(seed, 3)),
+            net: Net::new(habits, run.choices(1)),
+            choices: RefCell::new(run.choices(2)),
+            random: RefCell::new(run.choices(3)),
             shards: RefCell::default(),
             stopped: RefCell::default(),
             plans: RefCell::default(),
             actions: RefCell::default(),
             next_plan: Cell::new(0),
+            cut: run.cut().clone(),
+            faults_planned: Cell::new(0),
             turns: Cell::new(0),
             turns_at_once: Cell::new((Nanos(0), 0)),
         });
@@ -120,6 +126,24 @@ impl World {
         let number = self.next_plan.replace(self.next_plan.get() + 1);
         self.plans.borrow_mut().push(Reverse((at, number)));
         self.actions.borrow_mut().insert(number, Box::new(action));
+    }
+
+    /// Plans a fault. It has the next number, and happens unless the run leaves that number out.
+    /// The action tells in words what it has done. None: there was nothing to do it to.
+    pub(crate) fn plan_fault(
+        &self,
+        at: Nanos,
+        action: impl FnOnce(&Rc<Self>) -> Option<String> + 'static,
+    ) {
+        let number = self.faults_planned.get() + 1;
+        self.faults_planned.set(number);
+        if self.cut.keeps_fault(number) {
+            self.plan(at, move |world| {
+                if let Some(words) = action(world) {
+                    trace::note(|| Entry::new("world", words).fault(number));
+                }
+            });
+        }
     }
 
     /// The next step: a turn of a shard that is due, or else the first event. False: nothing
@@ -296,7 +320,7 @@ impl Control for SimControl {
         let world = world();
         let mut random = world.random.borrow_mut();
         for byte in bytes {
-            *byte = u8::try_from(random.below(256)).expect("below 256");
+            [*byte, ..] = random.word().to_le_bytes();
         }
         Ok(())
     }

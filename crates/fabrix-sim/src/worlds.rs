@@ -3,28 +3,29 @@
 use crate::hosts::Protocol;
 use crate::one_disk;
 use crate::report::Report;
+use crate::run::{Cut, Run};
 
 /// A kind of world.
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// Runs the world of a seed.
-    pub run: fn(u64) -> Report,
+    /// Runs the world once.
+    pub run: fn(&Run) -> Report,
 }
 
 /// Every kind of world.
 pub const WORLDS: &[Kind] = &[
     Kind {
         name: "nvme",
-        run: |seed| one_disk::run(seed, &[Protocol::Nvme]),
+        run: |run| one_disk::run(run, &[Protocol::Nvme]),
     },
     Kind {
         name: "iscsi",
-        run: |seed| one_disk::run(seed, &[Protocol::Iscsi]),
+        run: |run| one_disk::run(run, &[Protocol::Iscsi]),
     },
     Kind {
         name: "both",
-        run: |seed| one_disk::run(seed, &[Protocol::Nvme, Protocol::Iscsi, Protocol::Nvme]),
+        run: |run| one_disk::run(run, &[Protocol::Nvme, Protocol::Iscsi, Protocol::Nvme]),
     },
 ];
 
@@ -35,4 +36,40 @@ pub fn find(name: &str, seed: u64) -> Option<&'static Kind> {
         return WORLDS.get(usize::try_from(index).expect("an index"));
     }
     WORLDS.iter().find(|kind| kind.name == name)
+}
+
+/// The world of bytes: the first one names the world, and the others are its choices.
+pub fn of_bytes(bytes: &[u8], cut: Cut) -> (&'static Kind, Run) {
+    let (name, choices) = bytes.split_first().unwrap_or((&0, &[]));
+    let kind = &WORLDS[usize::from(*name) % WORLDS.len()];
+    (kind, Run::of_bytes(choices, cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(bytes: &[u8]) -> Report {
+        let (kind, run) = of_bytes(bytes, Cut::default());
+        (kind.run)(&run)
+    }
+
+    #[test]
+    fn no_bytes_are_a_quiet_world() {
+        let report = report(&[]);
+        assert!(report.faults.is_empty(), "{:?}", report.faults);
+        assert_eq!((report.failed, report.losses), (0, 0));
+    }
+
+    #[test]
+    fn two_runs_of_the_same_bytes_agree() {
+        for world in 0..u8::try_from(WORLDS.len()).expect("few") {
+            let mut bytes = vec![world];
+            bytes.extend((0..=255_u8).map(|byte| byte.wrapping_mul(byte) ^ byte));
+            let (one, other) = (report(&bytes), report(&bytes));
+            assert!(one.faults.is_empty(), "{:?}", one.faults);
+            assert_eq!(one.digest, other.digest);
+            assert_ne!(one.digest, report(&bytes[..100]).digest);
+        }
+    }
 }

@@ -184,8 +184,9 @@ impl State {
         }
         let mut rest = taken.len();
         while rest > 0 {
-            let most = self.habits.piece.min(rest) as u64;
-            let length = usize::try_from(self.choices.between(1, most)).expect("a length");
+            // The smallest choice is the longest piece, which costs the fewest events.
+            let most = self.habits.piece.min(rest);
+            let length = most - self.choices.index(most);
             self.under_way(peer, end::Piece::Bytes(length));
             rest -= length;
         }

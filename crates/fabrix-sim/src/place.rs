@@ -14,6 +14,7 @@ use fabrix_rt::simulated::{SimulatedListener, SimulatedSocket};
 use fabrix_rt::{Control, ControlThread, Nanos, Remote};
 
 use crate::net::{EndId, Habits, Net, ShardId, State, StreamSocket, Tried};
+use crate::run::{Cut, Run};
 use crate::world::{self, World};
 
 /// Where a test runs.
@@ -42,7 +43,11 @@ impl Place {
             piece: 1 << 16,
             short_receives: false,
         };
-        Self(Kind::World(World::new(0, habits).net().clone()))
+        Self(Kind::World(
+            World::new(&Run::of_seed(0, Cut::default()), habits)
+                .net()
+                .clone(),
+        ))
     }
 
     /// The world that this thread owns, or else this machine.

@@ -15,11 +15,13 @@
 use std::net::{IpAddr, UdpSocket};
 use std::sync::LazyLock;
 
+use crate::Socket;
 use crate::engine::parse_kernel;
 
-/// Most data that a peer should send in one PDU, in bytes. `u32::MAX`: there is no limit.
-pub fn most_pdu_bytes(peer: IpAddr) -> u32 {
-    if ends_receivers() && is_local(peer) {
+/// Most data that the peer of a socket should send in one PDU, in bytes. `u32::MAX`: there is no
+/// limit. The socket of a simulated network has none, whatever the machine.
+pub fn most_pdu_bytes(socket: &Socket, peer: IpAddr) -> u32 {
+    if socket.simulated().is_none() && ends_receivers() && is_local(peer) {
         PAGE_BYTES
     } else {
         u32::MAX

@@ -19,7 +19,7 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
     let most = &local.shared.catalog.limits;
     let slots = most.max_queue_entries;
     let defaults = TargetLimits::default();
-    let most_pdu_bytes = local_peer::most_pdu_bytes(arrival.peer.ip());
+    let most_pdu_bytes = local_peer::most_pdu_bytes(&socket, arrival.peer.ip());
     let limits = TargetLimits {
         max_slots: slots,
         max_data_bytes: most.max_transfer_bytes,

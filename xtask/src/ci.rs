@@ -36,7 +36,11 @@ const TEST: [Step; 13] = [
         interop::run(&interop::Options::of_test(whole))
     }),
 ];
-const MORE: [Step; 2] = [("doc", |_| held(doc())), ("deny", |_| deny())];
+const MORE: [Step; 3] = [
+    ("prove", |_| sim::run(&sim::Options::of_proof())),
+    ("doc", |_| held(doc())),
+    ("deny", |_| deny()),
+];
 /// No socket under load, no guest, no suite that waits.
 const CHECK: [Step; 6] = [
     ("fmt", |_| fmt()),

@@ -1,5 +1,8 @@
 //! Simulated worlds (`crates/fabrix-sim`): many seeds, on all processors.
 
+mod planted;
+mod prove;
+
 use std::time::Instant;
 
 use crate::process::{
@@ -19,6 +22,11 @@ pub(crate) struct Options {
     /// First seed, and the first that is not run
     #[arg(long, value_name = "A..B", value_parser = parse_seeds, conflicts_with = "seed")]
     seeds: Option<(u64, u64)>,
+    /// Plants mistakes into a copy of the product, and finds each: all, or those with NAME in their
+    /// names
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    #[arg(conflicts_with_all = ["world", "seed", "seeds"])]
+    prove: Option<String>,
 }
 
 fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
@@ -35,12 +43,24 @@ impl Options {
             world: "all".to_owned(),
             seed: None,
             seeds: Some((0, 10_000)),
+            prove: None,
+        }
+    }
+
+    /// What `cargo xtask test --all` runs besides.
+    pub(crate) fn of_proof() -> Self {
+        Self {
+            prove: Some(String::new()),
+            ..Self::of_test()
         }
     }
 }
 
 /// Runs worlds. The first seeds run twice, and both runs have to agree.
 pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
+    if let Some(name) = &options.prove {
+        return prove::run(name);
+    }
     let mut build = cargo();
     build.args(["build", "--quiet", "--package", "fabrix-sim"]);
     run_program(&mut build)?;

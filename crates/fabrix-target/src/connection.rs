@@ -19,6 +19,7 @@ use crate::disk::Stop;
 use crate::lifecycle::{
     DEADLINE, EVENTS_AT_ONCE, Lifecycle, PENDING_CHANGES, RETRY, SHUTTING_DOWN, Stage,
 };
+use crate::load::Load;
 use crate::local::Local;
 use crate::registry::ConnectionOrder;
 use crate::requests::{DISK_SLOTS, Requests};
@@ -32,6 +33,8 @@ pub(crate) struct Accepted {
     pub(crate) address: Option<SocketAddr>,
     /// Counts toward the limit of unauthenticated peers until the peer has authenticated.
     pub(crate) unauthenticated_peer: Option<UnauthenticatedPeer>,
+    /// Counts toward the load of its shard, unless it carries no I/O.
+    pub(crate) load: Option<Load>,
 }
 
 /// The task of one connection. `S` carries the bytes, `P` gives them their meaning.

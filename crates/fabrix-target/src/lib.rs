@@ -20,6 +20,7 @@ mod counters;
 mod disk;
 mod iscsi;
 mod lifecycle;
+mod load;
 mod local;
 mod lock;
 mod notice;

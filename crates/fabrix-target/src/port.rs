@@ -30,7 +30,6 @@ pub(crate) struct Port {
     listener: Listener,
     protocol: Protocol,
     shared: Arc<Shared>,
-    next_shard: usize,
     pausing: bool,
 }
 
@@ -55,7 +54,6 @@ impl Port {
             listener,
             protocol: at.protocol,
             shared,
-            next_shard: 0,
             pausing: false,
         };
         port.accept(shard);
@@ -76,7 +74,7 @@ impl Port {
     }
 
     /// Hands a connection over if the limits allow it, or closes it.
-    fn admit(&mut self, socket: DetachedSocket) {
+    fn admit(&self, socket: DetachedSocket) {
         if !self.shared.may_connect() {
             return self.shared.notice(&Notice::TooManyConnections);
         }
@@ -90,19 +88,19 @@ impl Port {
                 protocol: self.protocol,
                 peer,
                 unauthenticated_peer,
+                load: self.shared.loads.add(),
             }),
             None => self.shared.notice(&Notice::TooManyUnauthenticated { peer }),
         }
     }
 
-    /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes
-    /// the limit.
-    fn hand_over(&mut self, arrival: Arrival) {
+    /// Gives the connection to its shard. It counts from here, so that no burst passes the limit.
+    fn hand_over(&self, arrival: Arrival) {
         self.shared.connected();
-        if !self.shared.order(self.next_shard, Order::Adopt(arrival)) {
+        let shard = arrival.load.shard();
+        if !self.shared.order(shard, Order::Adopt(arrival)) {
             self.shared.disconnected();
         }
-        self.next_shard = self.next_shard.wrapping_add(1);
     }
 
     fn pause(&mut self, shard: &mut Shard, errno: i32) {

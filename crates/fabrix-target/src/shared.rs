@@ -12,6 +12,7 @@ use fabrix_rt::{Control, DetachedSocket, Nanos, Remote, TaskId};
 use crate::catalog::CurrentCatalog;
 use crate::counters::Counters;
 use crate::iscsi::Sessions;
+use crate::load::{Load, Loads};
 use crate::registry::Registry;
 use crate::unauthenticated_peers::{UnauthenticatedPeer, UnauthenticatedPeers};
 use crate::{Catalog, Deadlines, Limits, Notice, Protocol, ReservationStore};
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) deadlines: Deadlines,
     pub(crate) unauthenticated_peers: Arc<UnauthenticatedPeers>,
+    pub(crate) loads: Arc<Loads>,
     /// The counters of each shard.
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Identity of the clock of the timing page: the boot id.
@@ -74,6 +76,7 @@ impl Shared {
             sessions: Sessions::new(),
             deadlines,
             unauthenticated_peers: UnauthenticatedPeers::new(config.max_unauthenticated),
+            loads: Loads::new(shards.len()),
             clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
             counters: shards.iter().map(|_| Arc::default()).collect(),
             started: control.now(),
@@ -87,14 +90,13 @@ impl Shared {
         })
     }
 
-    /// Sends an order to the target's part on shard `index` modulo the number of shards. False: the
-    /// mailbox was full, and the order was dropped.
+    /// Sends an order to the target's part on shard `index`. False: the mailbox was full, and the
+    /// order was dropped.
     ///
     /// A dropped order closes the connection that it carries. A shard that is being stopped needs
     /// no order to drain. The sender of a change tries again.
     pub(crate) fn order(&self, index: usize, order: Order) -> bool {
         let config_tasks = self.config_tasks.get().map_or(&[][..], Vec::as_slice);
-        let index = index % config_tasks.len().max(1);
         config_tasks.get(index).is_some_and(|config_task| {
             self.shards[index]
                 .send(*config_task, Box::new(order))
@@ -164,6 +166,8 @@ pub(crate) struct Arrival {
     pub(crate) peer: SocketAddr,
     /// Its share of the unauthenticated peers of its address.
     pub(crate) unauthenticated_peer: UnauthenticatedPeer,
+    /// Its share of the load of the shard that serves it.
+    pub(crate) load: Load,
 }
 
 /// An order to a shard's part of the target.

@@ -34,6 +34,7 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
         peer: arrival.peer,
         address: stream.socket().local_addr().ok(),
         unauthenticated_peer: Some(arrival.unauthenticated_peer),
+        load: Some(arrival.load),
     };
     Connection::begin(shard, task, stream, accepted, Iscsi::default(), local);
 }

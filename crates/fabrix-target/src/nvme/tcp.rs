@@ -34,6 +34,7 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
         peer: arrival.peer,
         address: stream.socket().local_addr().ok(),
         unauthenticated_peer: Some(arrival.unauthenticated_peer),
+        load: Some(arrival.load),
     };
     let nvme = Nvme::new(IN_CAPSULE_BYTES.min(most_pdu_bytes));
     Connection::begin(shard, task, stream, accepted, nvme, local);

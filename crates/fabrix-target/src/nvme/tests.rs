@@ -114,6 +114,7 @@ impl Stage {
             peer,
             address: None,
             unauthenticated_peer: Some(unauthenticated_peer),
+            load: None,
         };
         shared.connected();
         let task = self.shard.reserve();

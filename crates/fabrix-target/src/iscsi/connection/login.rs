@@ -118,7 +118,9 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
                 .ends_because(catalog.iscsi_targets.why_not(leading));
             return self.end(shard);
         };
-        if !leading.discovery {
+        if leading.discovery {
+            self.accepted.load = None;
+        } else {
             let slots = usize::from(TargetLimits::default().slots());
             let place = self.local.place(self.lifecycle.task);
             self.protocol.session = Some(Box::new(Session::new(

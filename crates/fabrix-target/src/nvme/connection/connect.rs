@@ -135,6 +135,9 @@ impl<Q: Queue> Connection<Q, Nvme> {
             self.become_io(&connect, view, states)?
         };
         self.accepted.unauthenticated_peer = None;
+        if connect.is_admin() {
+            self.accepted.load = None;
+        }
         let flow_control = !connect.disable_sq_flow_control;
         self.stream
             .set_queue(connect.is_admin(), connect.queue_entries, flow_control);

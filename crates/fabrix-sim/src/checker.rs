@@ -192,6 +192,38 @@ impl Checker {
         }
     }
 
+    /// A write was refused: it never happens.
+    ///
+    /// # Errors
+    /// Somebody has seen it.
+    pub(crate) fn write_never_happens(
+        &mut self,
+        value: Value,
+        blocks: Range<u64>,
+    ) -> Result<(), String> {
+        for (number, block) in (blocks.start..).zip(self.range(blocks)) {
+            if let Some((_, _, true)) = block.take_running(value) {
+                return Err(format!(
+                    "block {number} held write {value}, which was refused"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The time of a write is over: it has happened by now, or it never does.
+    pub(crate) fn is_over(&mut self, value: Value, blocks: Range<u64>) {
+        let now = self.now();
+        for block in self.range(blocks) {
+            let ran = block.take_running(value).is_some();
+            let failed = block.failed.len();
+            block.failed.retain(|it| *it != value);
+            if ran || block.failed.len() < failed {
+                block.acknowledged.push((value, now));
+            }
+        }
+    }
+
     /// A read of `blocks` begins.
     pub(crate) fn read_begins(&mut self, blocks: Range<u64>) -> ReadId {
         let began = self.now();

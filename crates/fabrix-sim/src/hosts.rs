@@ -17,7 +17,7 @@ use crate::workload::{Wish, Workload};
 use crate::world::World;
 
 /// How a host reaches the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protocol {
     /// NVMe/TCP.
     Nvme,

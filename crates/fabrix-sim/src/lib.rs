@@ -9,6 +9,8 @@
 //! - `workload`, `checker`: users of a disk, and what they must see.
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
+//! - `peer`: hosts that send single commands.
+//! - `store`, `reservations`: worlds of reservations.
 //! - `worlds`: all worlds by name.
 //! - `place`: worlds for tests of other crates that are written out.
 //!
@@ -22,10 +24,13 @@ mod faults;
 mod hosts;
 mod net;
 mod one_disk;
+mod peer;
 mod place;
 mod report;
+mod reservations;
 mod run;
 mod server;
+mod store;
 pub mod trace;
 mod workload;
 mod world;

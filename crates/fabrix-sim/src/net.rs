@@ -54,6 +54,23 @@ pub(crate) struct Habits {
     pub(crate) short_receives: bool,
 }
 
+impl Habits {
+    /// Habits of a seed.
+    pub(crate) fn draw(choices: &mut Choices) -> Self {
+        let small = |bytes: u64| usize::try_from(bytes).expect("small");
+        Self {
+            latency: Duration::from_micros(choices.between(1, 5_000)),
+            jitter: Duration::from_micros(choices.between(0, 5_000)),
+            window: small(choices.one_of(&[1 << 12, 1 << 14, 1 << 16, 1 << 20])),
+            // Few worlds have the shortest pieces, which cost the most turns.
+            piece: small(
+                choices.one_of(&[7, 100, 500, 500, 1460, 1460, 1460, 9000, 9000, 9000, 65_536]),
+            ),
+            short_receives: choices.once_in(2),
+        }
+    }
+}
+
 /// What an attempt to go on with an operation brought.
 #[derive(Debug)]
 pub(crate) enum Tried {

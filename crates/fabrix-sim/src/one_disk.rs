@@ -23,7 +23,7 @@ use crate::world::World;
 /// Runs the world with a host for each protocol named.
 pub(crate) fn run(run: &Run, protocols: &[Protocol]) -> Report {
     let mut choices = run.choices(0);
-    let world = World::new(run, habits(&mut choices));
+    let world = World::new(run, Habits::draw(&mut choices));
     let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
     let longest = Duration::from_micros(choices.between(1, longest));
     let disk = SimDisk::new(BLOCKS, longest, run.choices(4));
@@ -89,20 +89,6 @@ fn wish(run: &Run, choices: &mut Choices) -> Wish {
         blocks: choices.between(4, BLOCKS),
         longest: 4,
         pause: Duration::from_micros(choices.between(0, 50_000)),
-    }
-}
-
-fn habits(choices: &mut Choices) -> Habits {
-    let small = |bytes: u64| usize::try_from(bytes).expect("small");
-    Habits {
-        latency: Duration::from_micros(choices.between(1, 5_000)),
-        jitter: Duration::from_micros(choices.between(0, 5_000)),
-        window: small(choices.one_of(&[1 << 12, 1 << 14, 1 << 16, 1 << 20])),
-        // Few worlds have the shortest pieces, which cost the most turns.
-        piece: small(
-            choices.one_of(&[7, 100, 500, 500, 1460, 1460, 1460, 9000, 9000, 9000, 65_536]),
-        ),
-        short_receives: choices.once_in(2),
     }
 }
 

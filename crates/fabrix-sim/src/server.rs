@@ -14,6 +14,7 @@ use fabrix_target::{
 
 use crate::checker::Checker;
 use crate::disk::SimDisk;
+use crate::store::SimStore;
 use crate::workload;
 use crate::world::World;
 
@@ -23,19 +24,38 @@ pub(crate) struct Server {
     shard_count: usize,
     shards: Vec<usize>,
     target: Option<Target>,
+    store: Option<SimStore>,
+    when_killed: Option<Box<dyn FnMut()>>,
 }
 
 impl Server {
     /// Starts a target with so many shards.
     pub(crate) fn start(world: &Rc<World>, disk: Arc<SimDisk>, shard_count: usize) -> Self {
+        Self::with_store(world, disk, shard_count, None)
+    }
+
+    /// Starts a target that may store reservations.
+    pub(crate) fn with_store(
+        world: &Rc<World>,
+        disk: Arc<SimDisk>,
+        shard_count: usize,
+        store: Option<SimStore>,
+    ) -> Self {
         let mut server = Self {
             disk,
             shard_count,
             shards: Vec::new(),
             target: None,
+            store,
+            when_killed: None,
         };
         server.restart(world);
         server
+    }
+
+    /// Has a function called whenever the target is killed.
+    pub(crate) fn when_killed(&mut self, function: impl FnMut() + 'static) {
+        self.when_killed = Some(Box::new(function));
     }
 
     /// Starts the target again after its end.
@@ -46,7 +66,9 @@ impl Server {
         self.shards = made.iter().map(|(id, _)| *id).collect();
         drop(made);
         let device: Arc<dyn Device> = Arc::clone(&self.disk) as _;
-        let config = config(&device);
+        let mut config = config(&device);
+        let store = self.store.clone();
+        config.reservation_store = store.map(|store| Arc::new(store) as _);
         let target = Target::start_with(config, Deadlines::default(), remotes, world.control());
         self.target = Some(target.expect("a target"));
     }
@@ -56,7 +78,12 @@ impl Server {
         for shard in self.shards.drain(..) {
             world.kill(shard);
         }
-        self.target.take().is_some()
+        let was_running = self.target.take().is_some();
+        if was_running {
+            self.store.iter().for_each(SimStore::crash);
+            self.when_killed.iter_mut().for_each(|function| function());
+        }
+        was_running
     }
 
     /// Compares what the disk holds with what it may hold.

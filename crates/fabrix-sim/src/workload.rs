@@ -284,7 +284,7 @@ impl Task for Workload {
 }
 
 /// Fills a buffer with the value and its place: words of eight bytes in turn.
-fn fill(bytes: &mut [u8], value: Value, first: u64) {
+pub(crate) fn fill(bytes: &mut [u8], value: Value, first: u64) {
     if value == 0 {
         return bytes.fill(0);
     }

@@ -3,6 +3,7 @@
 use crate::hosts::Protocol;
 use crate::one_disk;
 use crate::report::Report;
+use crate::reservations;
 use crate::run::{Cut, Run};
 
 /// A kind of world.
@@ -26,6 +27,10 @@ pub const WORLDS: &[Kind] = &[
     Kind {
         name: "both",
         run: |run| one_disk::run(run, &[Protocol::Nvme, Protocol::Iscsi, Protocol::Nvme]),
+    },
+    Kind {
+        name: "reservations",
+        run: reservations::run,
     },
 ];
 

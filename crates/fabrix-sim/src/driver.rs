@@ -110,6 +110,7 @@ impl Driver for SimDriver {
         let net = self.net.clone();
         let mut state = net.state();
         let begins = !submissions.is_empty();
+        let mut ended = Vec::new();
         for submission in submissions.drain(..) {
             self.begin(&mut state, submission);
         }
@@ -117,15 +118,18 @@ impl Driver for SimDriver {
             for mut waiting in std::mem::take(&mut self.waiting) {
                 match self.go_on(&mut state, &mut waiting) {
                     None => self.waiting.push(waiting),
-                    Some((result, loan)) => {
-                        let (token, op) = waiting.submission;
-                        let loan = loan.unwrap_or_else(|| op.into_loan());
-                        endings.push((token, Completion { result, loan }));
-                    }
+                    Some((result, loan)) => ended.push((waiting.submission, result, loan)),
                 }
             }
         }
-        state.now()
+        let now = state.now();
+        // An operation may have the last handle of its socket: closing it needs the network.
+        drop(state);
+        for ((token, op), result, loan) in ended {
+            let loan = loan.unwrap_or_else(|| op.into_loan());
+            endings.push((token, Completion { result, loan }));
+        }
+        now
     }
 
     fn now(&self) -> Nanos {

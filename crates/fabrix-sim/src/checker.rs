@@ -2,11 +2,16 @@
 //!
 //! Every write has a number of its own, which fills its blocks. A block is a register: a read may
 //! return the last write that was acknowledged, one that runs, or one that failed and may have
-//! happened. A value that was replaced never comes back.
+//! happened. A value that was replaced never comes back, unless the power fails: then a block holds
+//! what was on its medium (`medium`).
+
+mod medium;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
+
+use self::medium::Medium;
 
 /// Number of a write. Zero: the block was never written, or holds zeroes.
 pub(crate) type Value = u64;
@@ -23,6 +28,8 @@ pub(crate) struct Checker {
     replaced: BTreeSet<(u64, Value)>,
     tick: Tick,
     next: Value,
+    /// When the power was lost for the last time.
+    lost: Tick,
 }
 
 /// Number of a read.
@@ -46,6 +53,8 @@ struct Block {
     running: Vec<(Value, Tick, bool)>,
     /// Writes that failed: they may have happened, and may happen yet.
     failed: Vec<Value>,
+    /// What is left when the power fails.
+    medium: Medium,
 }
 
 /// A read returned what the block cannot hold.
@@ -82,6 +91,7 @@ impl Checker {
             replaced: BTreeSet::new(),
             tick: 0,
             next: 1,
+            lost: 0,
         }
     }
 
@@ -101,6 +111,7 @@ impl Checker {
         let now = self.now();
         for block in self.range(blocks.clone()) {
             block.running.push((value, now, false));
+            block.medium.write_begins(value, now);
         }
         for read in self.reads.values_mut() {
             let possible = (read.first..).zip(&mut read.possible);
@@ -110,8 +121,8 @@ impl Checker {
         }
     }
 
-    /// A write was acknowledged.
-    pub(crate) fn write_ends(&mut self, value: Value, blocks: Range<u64>) {
+    /// A write was acknowledged. `durable`: it is on the medium.
+    pub(crate) fn write_ends(&mut self, value: Value, blocks: Range<u64>, durable: bool) {
         let now = self.now();
         for block in self.range(blocks) {
             let Some((_, began, _)) = block.take_running(value) else {
@@ -119,6 +130,52 @@ impl Checker {
             };
             block.acknowledged.retain(|(_, ended)| *ended > began);
             block.acknowledged.push((value, now));
+            block.medium.write_ends(value, began, now);
+            if durable {
+                block.medium.is_durable(value, began);
+            }
+        }
+    }
+
+    /// A deallocation, which began as a write of zeroes, was acknowledged by a disk that promises
+    /// nothing: each of the blocks holds zeroes or what it held.
+    pub(crate) fn deallocation_ends(&mut self, blocks: Range<u64>) {
+        let now = self.now();
+        for block in self.range(blocks) {
+            if let Some((_, began, _)) = block.take_running(0) {
+                block.acknowledged.push((0, now));
+                block.medium.write_ends(0, began, now);
+            }
+        }
+    }
+
+    /// A flush begins. It is like a read of every block: what it makes durable is what such a read
+    /// could return.
+    pub(crate) fn flush_begins(&mut self) -> ReadId {
+        self.read_begins(0..self.blocks.len() as u64)
+    }
+
+    /// A flush was acknowledged.
+    pub(crate) fn flush_ends(&mut self, flush: ReadId) {
+        let flush = self.reads.remove(&flush).expect("it began");
+        for (block, possible) in self.blocks.iter_mut().zip(flush.possible) {
+            block.medium.flushed(&possible);
+        }
+    }
+
+    /// The power of the disk is lost: each block holds what was on its medium.
+    pub(crate) fn power_lost(&mut self) {
+        let now = self.now();
+        self.lost = now;
+        self.replaced.clear();
+        for block in &mut self.blocks {
+            block.power_lost(now);
+        }
+        for read in self.reads.values_mut() {
+            let first = usize::try_from(read.first).expect("a block");
+            for (block, possible) in self.blocks[first..].iter().zip(&mut read.possible) {
+                possible.extend(block.medium.values());
+            }
         }
     }
 
@@ -137,14 +194,18 @@ impl Checker {
         read: ReadId,
         expected: Value,
         value: Value,
+        durable: bool,
     ) -> Result<(), String> {
-        let block = self.reads.get(&read).expect("it began").first;
+        let it = &self.reads[&read];
+        let (block, began) = (it.first, it.began);
         let ended = self.read_ends(read, &[expected]);
-        // A write that is not acknowledged may be carried out again.
+        // A write that is not acknowledged may be carried out again. One that this comparison has
+        // replaced before a loss of power may have come back.
         let state = &self.blocks[usize::try_from(block).expect("a block")];
         let is_over = !state.running.iter().any(|(it, ..)| *it == expected)
-            && !state.failed.contains(&expected);
-        self.write_ends(value, block..block + 1);
+            && !state.failed.contains(&expected)
+            && began > self.lost;
+        self.write_ends(value, block..block + 1, durable);
         ended.map_err(|wrong| wrong.to_string())?;
         if expected != 0 && is_over && !self.replaced.insert((block, expected)) {
             return Err(format!(
@@ -167,7 +228,9 @@ impl Checker {
     ) -> Result<(), Wrong> {
         let read = self.reads.remove(&read).expect("it began");
         let block = read.first;
-        self.range(block..block + 1)[0].take_running(value);
+        let state = &mut self.range(block..block + 1)[0];
+        state.take_running(value);
+        state.medium.never_happens(value);
         // Its own value was possible only if the comparison had succeeded.
         let others = |possible: &&Value| ![expected, value].contains(*possible);
         match read.possible[0].iter().any(|it| others(&it)) {
@@ -250,6 +313,7 @@ impl Checker {
     /// A block cannot have held its value.
     pub(crate) fn read_ends(&mut self, read: ReadId, values: &[Value]) -> Result<(), Wrong> {
         let now = self.now();
+        let lost = self.lost;
         let read = self.reads.remove(&read).expect("it began");
         let blocks = (read.first..).zip(read.possible).zip(values);
         for ((block, possible), value) in blocks {
@@ -260,7 +324,11 @@ impl Checker {
                     possible,
                 });
             }
-            self.range(block..block + 1)[0].saw(*value, read.began, now);
+            let block = &mut self.range(block..block + 1)[0];
+            block.saw(*value, read.began, now);
+            if read.began > lost {
+                block.medium.saw(*value, lost);
+            }
         }
         Ok(())
     }
@@ -285,6 +353,16 @@ impl Block {
         Some(self.running.remove(index))
     }
 
+    fn power_lost(&mut self, now: Tick) {
+        for running in &mut self.running {
+            running.2 = false;
+        }
+        let running: Vec<_> = self.running.iter().map(|(value, ..)| *value).collect();
+        let left = self.medium.values();
+        let left = left.filter(|it| !running.contains(it) && !self.failed.contains(it));
+        self.acknowledged = left.map(|value| (value, now)).collect();
+    }
+
     /// The block held `value` at some time from `began` to `now`: what had ended before is gone.
     fn saw(&mut self, value: Value, began: Tick, now: Tick) {
         self.acknowledged
@@ -300,55 +378,4 @@ impl Block {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(checker: &mut Checker, value: Value) -> Result<(), Wrong> {
-        let read = checker.read_begins(0..1);
-        checker.read_ends(read, &[value])
-    }
-
-    #[test]
-    fn a_replaced_value_never_comes_back() {
-        let mut checker = Checker::new(1);
-        for value in [1, 2] {
-            checker.write_begins(value, 0..1);
-            checker.write_ends(value, 0..1);
-        }
-        assert_eq!(read(&mut checker, 2), Ok(()));
-        assert!(read(&mut checker, 1).is_err());
-        assert!(read(&mut checker, 0).is_err());
-    }
-
-    #[test]
-    fn writes_at_the_same_time_may_end_in_either_order_until_one_is_seen() {
-        let mut checker = Checker::new(1);
-        checker.write_begins(1, 0..1);
-        checker.write_begins(2, 0..1);
-        checker.write_ends(2, 0..1);
-        checker.write_ends(1, 0..1);
-        assert_eq!(read(&mut checker, 2), Ok(()));
-        assert!(read(&mut checker, 1).is_err());
-    }
-
-    #[test]
-    fn a_failed_write_may_happen_once() {
-        let mut checker = Checker::new(1);
-        checker.write_begins(1, 0..1);
-        checker.write_fails(1, 0..1);
-        assert_eq!(read(&mut checker, 0), Ok(()));
-        assert_eq!(read(&mut checker, 1), Ok(()));
-        assert!(read(&mut checker, 0).is_err());
-    }
-
-    #[test]
-    fn a_read_may_return_what_was_replaced_while_it_ran() {
-        let mut checker = Checker::new(1);
-        let early = checker.read_begins(0..1);
-        checker.write_begins(1, 0..1);
-        checker.write_ends(1, 0..1);
-        assert_eq!(read(&mut checker, 1), Ok(()));
-        assert_eq!(checker.read_ends(early, &[0]), Ok(()));
-        assert_eq!(read(&mut checker, 1), Ok(()));
-    }
-}
+mod tests;

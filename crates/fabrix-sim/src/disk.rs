@@ -1,9 +1,11 @@
-//! A simulated disk: every request takes effect at one instant between its
+//! A simulated disk with a volatile cache: every request takes effect at one instant between its
 //! submission and its end, and both instants are choices.
+
+mod images;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fabrix_block::{
@@ -12,7 +14,21 @@ use fabrix_block::{
 };
 use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
 
+use self::images::{Images, Write};
 use crate::choices::Choices;
+
+/// How the disk of a world behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskHabits {
+    /// Blocks of the disk.
+    pub(crate) blocks: u64,
+    /// Most time that a request takes.
+    pub(crate) longest: Duration,
+    /// Whether a loss of power may take answered writes that no flush has followed.
+    pub(crate) volatile_cache: bool,
+    /// What a deallocated block holds.
+    pub(crate) deallocate: Deallocate,
+}
 
 /// A disk of a world.
 pub(crate) struct SimDisk {
@@ -22,35 +38,45 @@ pub(crate) struct SimDisk {
 }
 
 struct State {
-    /// What reads see.
-    image: Vec<u8>,
+    images: Images,
     choices: Choices,
     longest: Duration,
+    next_channel: u64,
 }
 
 impl SimDisk {
-    /// A disk of zeroes. `longest`: the most time that a request takes.
-    pub(crate) fn new(blocks: u64, longest: Duration, choices: Choices) -> Arc<Self> {
-        let mut geometry = Geometry::new(BLOCK_BYTES, blocks);
-        geometry.volatile_cache = true;
+    /// A disk of zeroes.
+    pub(crate) fn new(habits: DiskHabits, choices: Choices) -> Arc<Self> {
+        let mut geometry = Geometry::new(BLOCK_BYTES, habits.blocks);
+        geometry.volatile_cache = habits.volatile_cache;
         geometry.durability = Durability::Device;
-        geometry.deallocate = Deallocate::Zeroes;
+        geometry.deallocate = habits.deallocate;
         let bytes = usize::try_from(geometry.bytes()).expect("a small disk");
         Arc::new(Self {
             geometry,
             identity: Identity::derive("simulated", "simulated", "Simulated disk"),
             state: Arc::new(Mutex::new(State {
-                image: vec![0; bytes],
+                images: Images::new(bytes, habits),
                 choices,
-                longest,
+                longest: habits.longest,
+                next_channel: 0,
             })),
         })
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic in a disk")
+    }
+
     /// The bytes that reads see.
     pub(crate) fn image(&self) -> Vec<u8> {
-        let state = self.state.lock().expect("no panic in a disk");
-        state.image.clone()
+        self.state().images.seen().to_vec()
+    }
+
+    /// The power fails: what is not on the medium is lost, and what is under way is torn.
+    pub(crate) fn lose_power(&self) {
+        let state = &mut *self.state();
+        state.images.lose_power(&mut state.choices);
     }
 }
 
@@ -65,11 +91,15 @@ impl Device for SimDisk {
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let task = shard.reserve();
+        let mut state = self.state();
+        state.next_channel += 1;
         let requests = Rc::new(RefCell::new(Requests {
             task,
+            channel: state.next_channel,
             state: Arc::clone(&self.state),
             slots: Vec::new(),
         }));
+        drop(state);
         shard.install(task, Rc::clone(&requests) as Rc<RefCell<_>>);
         Ok(Box::new(SimChannel {
             requests,
@@ -86,6 +116,8 @@ struct SimChannel {
 /// The requests of a channel in progress.
 struct Requests {
     task: TaskId,
+    /// Number of the channel. No other channel of the disk has it.
+    channel: u64,
     state: Arc<Mutex<State>>,
     slots: Vec<Option<Pending>>,
 }
@@ -95,9 +127,7 @@ struct Pending {
     operation: Operation,
     start: usize,
     bytes: usize,
-    /// The bytes of a write.
-    source: Vec<u8>,
-    /// Where a read goes.
+    /// The bytes of the request: where a read goes, or what a write has.
     buf: Option<Buf>,
     ends_after: Duration,
     ended: Option<Status>,
@@ -110,11 +140,7 @@ impl Channel for SimChannel {
         }
         let bytes = usize::try_from(request.bytes(&self.geometry)).expect("a transfer");
         let start = usize::try_from(self.geometry.offset(request.lba)).expect("a small disk");
-        let source = request
-            .payload
-            .source()
-            .map(<[u8]>::to_vec)
-            .unwrap_or_default();
+        let write = write_of(&request, start, bytes);
         let buf = match request.payload {
             Payload::Owned(buf) => Some(buf),
             Payload::Lend => match shard.take_buf(bytes) {
@@ -128,30 +154,50 @@ impl Channel for SimChannel {
             operation: request.operation,
             start,
             bytes,
-            source,
             buf,
             ends_after: Duration::ZERO,
             ended: None,
         };
-        self.requests.borrow_mut().begin(shard, pending);
+        self.requests.borrow_mut().begin(shard, pending, write);
         Submit::Pending
     }
 }
 
+/// What a request changes, if it changes anything.
+fn write_of(request: &Request<'_>, start: usize, bytes: usize) -> Option<Write> {
+    let source = match request.operation {
+        Operation::Write { .. } => {
+            let source = request.payload.source();
+            source.expect("a write has a source")[..bytes].to_vec()
+        }
+        Operation::WriteZeroes { .. } | Operation::Deallocate => vec![0; bytes],
+        Operation::Read | Operation::Flush | Operation::CompareAndWrite { .. } => return None,
+    };
+    Some(Write {
+        start,
+        source,
+        is_deallocation: request.operation == Operation::Deallocate,
+        durable: request.operation.promises_durability(),
+    })
+}
+
 impl Requests {
-    fn begin(&mut self, shard: &mut Shard, mut pending: Pending) {
+    fn begin(&mut self, shard: &mut Shard, mut pending: Pending, write: Option<Write>) {
+        let slot = self.slots.iter().position(Option::is_none);
+        let slot = slot.unwrap_or(self.slots.len());
         let mut state = self.state.lock().expect("no panic in a disk");
+        if let Some(write) = write {
+            state.images.begin((self.channel, slot), write);
+        }
         let longest = u64::try_from(state.longest.as_nanos()).expect("a short time");
         let whole = state.choices.below(longest + 1);
         let first = state.choices.below(whole + 1);
         drop(state);
         pending.ends_after = Duration::from_nanos(whole - first);
-        let slot = self.slots.iter().position(Option::is_none);
-        let slot = slot.unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(pending);
+        match self.slots.get_mut(slot) {
+            Some(free) => *free = Some(pending),
+            None => self.slots.push(Some(pending)),
+        }
         self.wait(shard, slot, Duration::from_nanos(first));
     }
 
@@ -183,26 +229,33 @@ impl Task for Requests {
             return shard.complete(pending.token, completion);
         }
         let mut state = self.state.lock().expect("no panic in a disk");
-        pending.ended = Some(state.take_effect(pending));
+        pending.ended = Some(state.take_effect(pending, (self.channel, slot)));
         drop(state);
         let left = pending.ends_after;
         self.wait(shard, slot, left);
     }
 }
 
+/// The process of the channel has ended: its requests never take effect.
+impl Drop for Requests {
+    fn drop(&mut self) {
+        let mut state = self.state.lock().expect("no panic in a disk");
+        state.images.forget(self.channel);
+    }
+}
+
 impl State {
-    fn take_effect(&mut self, pending: &mut Pending) -> Status {
-        let range = pending.start..pending.start + pending.bytes;
+    fn take_effect(&mut self, pending: &mut Pending, place: (u64, usize)) -> Status {
         match pending.operation {
             Operation::Read => {
                 let buf = pending.buf.as_mut().expect("a read has a buffer");
-                buf.bytes_mut()[..pending.bytes].copy_from_slice(&self.image[range]);
+                let range = pending.start..pending.start + pending.bytes;
+                buf.bytes_mut()[..pending.bytes].copy_from_slice(&self.images.seen()[range]);
             }
-            Operation::Write { .. } => {
-                self.image[range].copy_from_slice(&pending.source[..pending.bytes]);
+            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Deallocate => {
+                self.images.take_effect(place, &mut self.choices);
             }
-            Operation::WriteZeroes { .. } | Operation::Deallocate => self.image[range].fill(0),
-            Operation::Flush => {}
+            Operation::Flush => self.images.flush(),
             Operation::CompareAndWrite { .. } => return Status::Unsupported,
         }
         Status::Ok

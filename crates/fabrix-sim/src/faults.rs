@@ -1,5 +1,5 @@
-//! Faults of the network and of the target, planned from the choices of a world. None of them
-//! excuses a lost write: hosts wait and go on.
+//! Faults of the network and of the target, planned from the choices of a world. Hosts wait and go
+//! on. Only a loss of power excuses a lost write, one that nobody has made durable.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fabrix_rt::Nanos;
 
+use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::net::EndId;
 use crate::server::Server;
@@ -39,6 +40,41 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
                 plan_a_kill(world, server, at, down);
             }
         }
+    }
+}
+
+/// Plans that the machine of the target loses its power, one to three times.
+pub(crate) fn plan_power_losses(
+    world: &Rc<World>,
+    server: &Rc<RefCell<Server>>,
+    checker: &Rc<RefCell<Checker>>,
+    choices: &mut Choices,
+) {
+    let span = choices.one_of(&[100_000, 1_000_000, 20_000_000]);
+    for _ in 0..choices.between(1, 3) {
+        let at = world.now() + Duration::from_micros(choices.below(span));
+        let down = Duration::from_millis(choices.below(10_000));
+        let silent = choices.once_in(2);
+        let (server, checker) = (Rc::clone(server), Rc::clone(checker));
+        world.plan_fault(at, move |world| {
+            if silent {
+                // The machine stays off for so long that its peers hear nothing of it.
+                let ends = world.net().connected();
+                ends.into_iter().for_each(|end| world.net().cut(end));
+            }
+            if server.borrow_mut().lose_power(world, &checker) {
+                let at = world.now() + down;
+                world.plan(at, move |world| server.borrow_mut().restart(world));
+            }
+            let peers = if silent {
+                ", and no peer hears of it"
+            } else {
+                ""
+            };
+            Some(format!(
+                "the target's machine loses its power for {down:?}{peers}"
+            ))
+        });
     }
 }
 

@@ -2,15 +2,18 @@
 //! and target fail.
 //!
 //! The promise that these worlds check: no fault of the network or of the target's process loses or
-//! changes data, every request ends, and nothing is left behind.
+//! changes data, every request ends, and nothing is left behind. What was made durable survives a
+//! loss of power.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fabrix_block::Deallocate;
+
 use crate::checker::Checker;
 use crate::choices::Choices;
-use crate::disk::SimDisk;
+use crate::disk::{DiskHabits, SimDisk};
 use crate::faults;
 use crate::hosts::{Host, Protocol};
 use crate::net::Habits;
@@ -20,23 +23,36 @@ use crate::server::Server;
 use crate::workload::Wish;
 use crate::world::World;
 
+/// What happens in a world beside faults of the network and of the target's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Also {
+    /// Nothing.
+    Nothing,
+    /// The machine of the target loses its power.
+    PowerLosses,
+}
+
 /// Runs the world with a host for each protocol named.
-pub(crate) fn run(run: &Run, protocols: &[Protocol]) -> Report {
+pub(crate) fn run(run: &Run, protocols: &[Protocol], also: Also) -> Report {
     let mut choices = run.choices(0);
     let world = World::new(run, Habits::draw(&mut choices));
-    let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
-    let longest = Duration::from_micros(choices.between(1, longest));
-    let disk = SimDisk::new(BLOCKS, longest, run.choices(4));
+    let disk = SimDisk::new(disk_habits(&mut choices), run.choices(4));
     let shards = choices.between(1, 3);
     let shards = usize::try_from(shards).expect("few");
     let server = Rc::new(RefCell::new(Server::start(&world, disk, shards)));
     let checker = Rc::new(RefCell::new(Checker::new(BLOCKS)));
-    let wish = wish(run, &mut choices);
     let mut hosts: Vec<Host> = (5..)
         .zip(protocols)
-        .map(|(part, protocol)| Host::start(&world, *protocol, &checker, run.choices(part), wish))
+        .map(|(part, protocol)| {
+            let mut choices = run.choices(part);
+            let wish = wish(run, &mut choices);
+            Host::start(&world, *protocol, &checker, choices, wish)
+        })
         .collect();
     faults::plan(&world, &server, &mut choices);
+    if also == Also::PowerLosses {
+        faults::plan_power_losses(&world, &server, &checker, &mut choices);
+    }
     let began = world.now();
     let limit = began + LIMIT;
     let have_ended = |hosts: &[Host]| {
@@ -59,8 +75,8 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol]) -> Report {
         report
             .faults
             .extend(host.workload().borrow().faults().iter().cloned());
-        if ended < wish.requests {
-            let missing = wish.requests - ended;
+        let missing = host.workload().borrow().missing();
+        if missing > 0 {
             report.faults.push(format!(
                 "{missing} requests of a host have not ended {LIMIT:?} later"
             ));
@@ -78,7 +94,8 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol]) -> Report {
         .extend(left.map(|(what, count)| format!("{count} {what} are left")));
     (report.turns, report.digest) = (world.turns(), world.net().digest());
     hosts.iter().for_each(|host| host.kill(&world));
-    server.borrow_mut().kill(&world);
+    server.borrow_mut().lose_power(&world, &checker);
+    report.faults.extend(server.borrow().check_image(&checker));
     report
 }
 
@@ -89,6 +106,18 @@ fn wish(run: &Run, choices: &mut Choices) -> Wish {
         blocks: choices.between(4, BLOCKS),
         longest: 4,
         pause: Duration::from_micros(choices.between(0, 50_000)),
+        flushes: choices.one_of(&[0, 5, 5, 30]),
+        durable: choices.one_of(&[0, 10, 10, 60]),
+    }
+}
+
+fn disk_habits(choices: &mut Choices) -> DiskHabits {
+    let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
+    DiskHabits {
+        blocks: BLOCKS,
+        longest: Duration::from_micros(choices.between(1, longest)),
+        volatile_cache: !choices.once_in(4),
+        deallocate: choices.one_of(&[Deallocate::Zeroes, Deallocate::Undefined]),
     }
 }
 

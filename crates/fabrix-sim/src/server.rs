@@ -86,6 +86,14 @@ impl Server {
         was_running
     }
 
+    /// The machine of the target and its disk lose their power. False: the process of the target
+    /// has ended before.
+    pub(crate) fn lose_power(&mut self, world: &World, checker: &RefCell<Checker>) -> bool {
+        self.disk.lose_power();
+        checker.borrow_mut().power_lost();
+        self.kill(world)
+    }
+
     /// Compares what the disk holds with what it may hold.
     pub(crate) fn check_image(&self, checker: &RefCell<Checker>) -> Vec<String> {
         let mut checker = checker.borrow_mut();

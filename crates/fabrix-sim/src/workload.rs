@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
+use fabrix_block::{Channel, Deallocate, Device, Operation, Payload, Request, Status, Submit};
 use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
 
 use crate::checker::{Checker, ReadId, Value};
@@ -25,6 +25,10 @@ pub(crate) struct Wish {
     pub(crate) longest: u64,
     /// Longest pause before a request.
     pub(crate) pause: Duration,
+    /// Of 100 requests, how many are flushes.
+    pub(crate) flushes: u64,
+    /// Of 100 writes, how many have to be on the medium when they end.
+    pub(crate) durable: u64,
 }
 
 /// The user. It runs on a shard of a host.
@@ -34,6 +38,10 @@ pub(crate) struct Workload {
     checker: Rc<RefCell<Checker>>,
     choices: Choices,
     wish: Wish,
+    /// Whether a write is on the medium only after a flush, as the host knows the disk.
+    volatile_cache: bool,
+    /// What a deallocated block holds, as the host knows the disk.
+    deallocate: Deallocate,
     begun: u64,
     ended: u64,
     failed: u64,
@@ -75,6 +83,8 @@ impl Workload {
             checker: Rc::clone(checker),
             choices,
             wish,
+            volatile_cache: device.geometry().volatile_cache,
+            deallocate: device.geometry().deallocate,
             begun: 0,
             ended: 0,
             failed: 0,
@@ -97,6 +107,11 @@ impl Workload {
     /// Whether every request has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended == self.wish.requests
+    }
+
+    /// Requests that have not ended.
+    pub(crate) fn missing(&self) -> u64 {
+        self.wish.requests - self.ended
     }
 
     /// Requests that have ended, and those of them that have failed.
@@ -128,17 +143,19 @@ impl Workload {
     fn draw(&mut self) -> (Operation, Range<u64>) {
         let length = self.choices.between(1, self.wish.longest);
         let first = self.choices.below(self.wish.blocks - length + 1);
-        let durable = self.choices.once_in(8);
-        let operation = match self.choices.below(22) {
+        let durable = self.choices.below(100) < self.wish.durable;
+        if self.choices.below(100) < self.wish.flushes {
+            return (Operation::Flush, 0..0);
+        }
+        let operation = match self.choices.below(21) {
             0..9 => Operation::Read,
-            20.. => return (Operation::CompareAndWrite { durable }, first..first + 1),
+            19.. => return (Operation::CompareAndWrite { durable }, first..first + 1),
             9..17 => Operation::Write { durable },
             17 => Operation::WriteZeroes {
                 deallocate: self.choices.once_in(2),
                 durable,
             },
-            18 => Operation::Deallocate,
-            _ => return (Operation::Flush, 0..0),
+            _ => Operation::Deallocate,
         };
         (operation, first..first + length)
     }
@@ -192,7 +209,7 @@ impl Workload {
         let (mut value, mut expected, mut read) = (0, 0, None);
         match operation {
             Operation::Read => read = Some(checker.read_begins(blocks.clone())),
-            Operation::Flush => {}
+            Operation::Flush => read = Some(checker.flush_begins()),
             Operation::CompareAndWrite { .. } => {
                 // Now and then a value that the block cannot hold.
                 expected = match self.choices.once_in(8) {
@@ -224,6 +241,7 @@ impl Workload {
         };
         self.ended += 1;
         self.failed += u64::from(!status.is_ok());
+        let durable = running.operation.promises_durability() || !self.volatile_cache;
         let mut checker = self.checker.borrow_mut();
         match (running.operation, status) {
             (Operation::Read, Status::Ok) => {
@@ -252,7 +270,7 @@ impl Workload {
             }
             (Operation::CompareAndWrite { .. }, Status::Ok) => {
                 let read = running.read.expect("it compares");
-                let ended = checker.compare_ends(read, running.expected, running.value);
+                let ended = checker.compare_ends(read, running.expected, running.value, durable);
                 if let Err(wrong) = ended {
                     self.faults
                         .push(format!("the comparison succeeded, but {wrong}"));
@@ -262,8 +280,14 @@ impl Workload {
                 checker.read_fails(running.read.expect("it compares"));
                 checker.write_fails(running.value, running.blocks);
             }
-            (Operation::Flush, _) => {}
-            (_, Status::Ok) => checker.write_ends(running.value, running.blocks),
+            (Operation::Flush, Status::Ok) => {
+                checker.flush_ends(running.read.expect("it has begun"));
+            }
+            (Operation::Flush, _) => checker.read_fails(running.read.expect("it has begun")),
+            (Operation::Deallocate, Status::Ok) if self.deallocate != Deallocate::Zeroes => {
+                checker.deallocation_ends(running.blocks);
+            }
+            (_, Status::Ok) => checker.write_ends(running.value, running.blocks, durable),
             (_, _) => checker.write_fails(running.value, running.blocks),
         }
         drop(checker);

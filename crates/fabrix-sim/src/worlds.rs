@@ -1,7 +1,7 @@
 //! The worlds by name. Without a name, the seed names the world.
 
 use crate::hosts::Protocol;
-use crate::one_disk;
+use crate::one_disk::{self, Also};
 use crate::report::Report;
 use crate::reservations;
 use crate::run::{Cut, Run};
@@ -18,21 +18,28 @@ pub struct Kind {
 pub const WORLDS: &[Kind] = &[
     Kind {
         name: "nvme",
-        run: |run| one_disk::run(run, &[Protocol::Nvme]),
+        run: |run| one_disk::run(run, &[Protocol::Nvme], Also::Nothing),
     },
     Kind {
         name: "iscsi",
-        run: |run| one_disk::run(run, &[Protocol::Iscsi]),
+        run: |run| one_disk::run(run, &[Protocol::Iscsi], Also::Nothing),
     },
     Kind {
         name: "both",
-        run: |run| one_disk::run(run, &[Protocol::Nvme, Protocol::Iscsi, Protocol::Nvme]),
+        run: |run| one_disk::run(run, BOTH, Also::Nothing),
+    },
+    Kind {
+        name: "power",
+        run: |run| one_disk::run(run, BOTH, Also::PowerLosses),
     },
     Kind {
         name: "reservations",
         run: reservations::run,
     },
 ];
+
+/// Two hosts over NVMe/TCP and one over iSCSI.
+const BOTH: &[Protocol] = &[Protocol::Nvme, Protocol::Iscsi, Protocol::Nvme];
 
 /// The world of this name, or the one that a seed of `all` names. None: there is no such world.
 pub fn find(name: &str, seed: u64) -> Option<&'static Kind> {

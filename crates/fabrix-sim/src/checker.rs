@@ -19,6 +19,14 @@ pub(crate) type Value = u64;
 /// A point in the order of events.
 type Tick = u64;
 
+/// A write that has begun. Writes of zeroes differ in the times at which they began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WriteId {
+    /// What the blocks hold after it.
+    pub(crate) value: Value,
+    began: Tick,
+}
+
 /// All blocks of a disk.
 #[derive(Debug)]
 pub(crate) struct Checker {
@@ -49,8 +57,8 @@ struct Read {
 struct Block {
     /// Acknowledged writes that may be the last one, with the times of their ends.
     acknowledged: Vec<(Value, Tick)>,
-    /// Writes in progress, with the times at which they began, and whether they were seen.
-    running: Vec<(Value, Tick, bool)>,
+    /// Writes in progress, and whether they were seen.
+    running: Vec<(WriteId, bool)>,
     /// Writes that failed: they may have happened, and may happen yet.
     failed: Vec<Value>,
     /// What is left when the power fails.
@@ -107,11 +115,12 @@ impl Checker {
     }
 
     /// A write of `value` to `blocks` begins. Zero for zeroes.
-    pub(crate) fn write_begins(&mut self, value: Value, blocks: Range<u64>) {
-        let now = self.now();
+    pub(crate) fn write_begins(&mut self, value: Value, blocks: Range<u64>) -> WriteId {
+        let began = self.now();
+        let write = WriteId { value, began };
         for block in self.range(blocks.clone()) {
-            block.running.push((value, now, false));
-            block.medium.write_begins(value, now);
+            block.running.push((write, false));
+            block.medium.write_begins(write);
         }
         for read in self.reads.values_mut() {
             let possible = (read.first..).zip(&mut read.possible);
@@ -119,33 +128,33 @@ impl Checker {
                 possible.push(value);
             }
         }
+        write
     }
 
     /// A write was acknowledged. `durable`: it is on the medium.
-    pub(crate) fn write_ends(&mut self, value: Value, blocks: Range<u64>, durable: bool) {
+    pub(crate) fn write_ends(&mut self, write: WriteId, blocks: Range<u64>, durable: bool) {
         let now = self.now();
         for block in self.range(blocks) {
-            let Some((_, began, _)) = block.take_running(value) else {
+            if block.take_running(write).is_none() {
                 continue;
-            };
-            block.acknowledged.retain(|(_, ended)| *ended > began);
-            block.acknowledged.push((value, now));
-            block.medium.write_ends(value, began, now);
+            }
+            block.acknowledged.retain(|(_, ended)| *ended > write.began);
+            block.acknowledged.push((write.value, now));
+            block.medium.write_ends(write, now);
             if durable {
-                block.medium.is_durable(value, began);
+                block.medium.is_durable(write);
             }
         }
     }
 
     /// A deallocation, which began as a write of zeroes, was acknowledged by a disk that promises
     /// nothing: each of the blocks holds zeroes or what it held.
-    pub(crate) fn deallocation_ends(&mut self, blocks: Range<u64>) {
+    pub(crate) fn deallocation_ends(&mut self, write: WriteId, blocks: Range<u64>) {
         let now = self.now();
         for block in self.range(blocks) {
-            if let Some((_, began, _)) = block.take_running(0) {
-                block.acknowledged.push((0, now));
-                block.medium.write_ends(0, began, now);
-            }
+            block.take_running(write);
+            block.acknowledged.push((write.value, now));
+            block.medium.write_ends(write, now);
         }
     }
 
@@ -193,7 +202,7 @@ impl Checker {
         &mut self,
         read: ReadId,
         expected: Value,
-        value: Value,
+        write: WriteId,
         durable: bool,
     ) -> Result<(), String> {
         let it = &self.reads[&read];
@@ -202,10 +211,10 @@ impl Checker {
         // A write that is not acknowledged may be carried out again. One that this comparison has
         // replaced before a loss of power may have come back.
         let state = &self.blocks[usize::try_from(block).expect("a block")];
-        let is_over = !state.running.iter().any(|(it, ..)| *it == expected)
+        let is_over = !state.running.iter().any(|(it, _)| it.value == expected)
             && !state.failed.contains(&expected)
             && began > self.lost;
-        self.write_ends(value, block..block + 1, durable);
+        self.write_ends(write, block..block + 1, durable);
         ended.map_err(|wrong| wrong.to_string())?;
         if expected != 0 && is_over && !self.replaced.insert((block, expected)) {
             return Err(format!(
@@ -224,15 +233,15 @@ impl Checker {
         &mut self,
         read: ReadId,
         expected: Value,
-        value: Value,
+        write: WriteId,
     ) -> Result<(), Wrong> {
         let read = self.reads.remove(&read).expect("it began");
         let block = read.first;
         let state = &mut self.range(block..block + 1)[0];
-        state.take_running(value);
-        state.medium.never_happens(value);
+        state.take_running(write);
+        state.medium.never_happens(write);
         // Its own value was possible only if the comparison had succeeded.
-        let others = |possible: &&Value| ![expected, value].contains(*possible);
+        let others = |possible: &&Value| ![expected, write.value].contains(*possible);
         match read.possible[0].iter().any(|it| others(&it)) {
             true => Ok(()),
             false => Err(Wrong {
@@ -244,12 +253,12 @@ impl Checker {
     }
 
     /// A write has failed, or nobody answered.
-    pub(crate) fn write_fails(&mut self, value: Value, blocks: Range<u64>) {
+    pub(crate) fn write_fails(&mut self, write: WriteId, blocks: Range<u64>) {
         let now = self.now();
         for block in self.range(blocks) {
-            match block.take_running(value) {
-                Some((_, _, true)) => block.acknowledged.push((value, now)),
-                Some(_) => block.failed.push(value),
+            match block.take_running(write) {
+                Some(true) => block.acknowledged.push((write.value, now)),
+                Some(false) => block.failed.push(write.value),
                 None => {}
             }
         }
@@ -261,11 +270,13 @@ impl Checker {
     /// Somebody has seen it.
     pub(crate) fn write_never_happens(
         &mut self,
-        value: Value,
+        write: WriteId,
         blocks: Range<u64>,
     ) -> Result<(), String> {
         for (number, block) in (blocks.start..).zip(self.range(blocks)) {
-            if let Some((_, _, true)) = block.take_running(value) {
+            block.medium.never_happens(write);
+            if block.take_running(write) == Some(true) {
+                let value = write.value;
                 return Err(format!(
                     "block {number} held write {value}, which was refused"
                 ));
@@ -275,14 +286,14 @@ impl Checker {
     }
 
     /// The time of a write is over: it has happened by now, or it never does.
-    pub(crate) fn is_over(&mut self, value: Value, blocks: Range<u64>) {
+    pub(crate) fn is_over(&mut self, write: WriteId, blocks: Range<u64>) {
         let now = self.now();
         for block in self.range(blocks) {
-            let ran = block.take_running(value).is_some();
+            let ran = block.take_running(write).is_some();
             let failed = block.failed.len();
-            block.failed.retain(|it| *it != value);
+            block.failed.retain(|it| *it != write.value);
             if ran || block.failed.len() < failed {
-                block.acknowledged.push((value, now));
+                block.acknowledged.push((write.value, now));
             }
         }
     }
@@ -342,22 +353,23 @@ impl Checker {
 impl Block {
     fn possible(&self) -> impl Iterator<Item = Value> {
         let acknowledged = self.acknowledged.iter().map(|(value, _)| *value);
-        let running = self.running.iter().map(|(value, ..)| *value);
+        let running = self.running.iter().map(|(write, _)| write.value);
         acknowledged
             .chain(running)
             .chain(self.failed.iter().copied())
     }
 
-    fn take_running(&mut self, value: Value) -> Option<(Value, Tick, bool)> {
-        let index = self.running.iter().position(|(it, ..)| *it == value)?;
-        Some(self.running.remove(index))
+    /// Takes a write out of those in progress. Result: whether it was seen, None if it is over.
+    fn take_running(&mut self, write: WriteId) -> Option<bool> {
+        let index = self.running.iter().position(|(it, _)| *it == write)?;
+        Some(self.running.remove(index).1)
     }
 
     fn power_lost(&mut self, now: Tick) {
         for running in &mut self.running {
-            running.2 = false;
+            running.1 = false;
         }
-        let running: Vec<_> = self.running.iter().map(|(value, ..)| *value).collect();
+        let running: Vec<_> = self.running.iter().map(|(write, _)| write.value).collect();
         let left = self.medium.values();
         let left = left.filter(|it| !running.contains(it) && !self.failed.contains(it));
         self.acknowledged = left.map(|value| (value, now)).collect();
@@ -368,8 +380,8 @@ impl Block {
         self.acknowledged
             .retain(|(it, ended)| *it == value || *ended > began);
         let known = self.acknowledged.iter().any(|(it, _)| *it == value);
-        if let Some(running) = self.running.iter_mut().find(|(it, ..)| *it == value) {
-            running.2 = true;
+        if let Some(running) = self.running.iter_mut().find(|(it, _)| it.value == value) {
+            running.1 = true;
         } else if !known && let Some(index) = self.failed.iter().position(|it| *it == value) {
             self.failed.remove(index);
             self.acknowledged.push((value, now));

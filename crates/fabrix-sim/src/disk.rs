@@ -1,8 +1,6 @@
 //! A simulated disk with a volatile cache: every request takes effect at one instant between its
 //! submission and its end, and both instants are choices.
 
-mod images;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,8 +12,9 @@ use fabrix_block::{
 };
 use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
 
-use self::images::{Images, Write};
+use crate::backing::{self, Backing};
 use crate::choices::Choices;
+use crate::images::{BLOCK_BYTES, Images, Place, Write};
 
 /// How the disk of a world behaves.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +29,18 @@ pub(crate) struct DiskHabits {
     pub(crate) deallocate: Deallocate,
 }
 
+impl DiskHabits {
+    /// Habits of a seed.
+    pub(crate) fn draw(blocks: u64, choices: &mut Choices) -> Self {
+        Self {
+            blocks,
+            longest: backing::longest(choices),
+            volatile_cache: !choices.once_in(4),
+            deallocate: choices.one_of(&[Deallocate::Zeroes, Deallocate::Undefined]),
+        }
+    }
+}
+
 /// A disk of a world.
 pub(crate) struct SimDisk {
     geometry: Geometry,
@@ -39,8 +50,8 @@ pub(crate) struct SimDisk {
 
 struct State {
     images: Images,
+    habits: DiskHabits,
     choices: Choices,
-    longest: Duration,
     next_channel: u64,
 }
 
@@ -56,9 +67,9 @@ impl SimDisk {
             geometry,
             identity: Identity::derive("simulated", "simulated", "Simulated disk"),
             state: Arc::new(Mutex::new(State {
-                images: Images::new(bytes, habits),
+                images: Images::new(bytes),
+                habits,
                 choices,
-                longest: habits.longest,
                 next_channel: 0,
             })),
         })
@@ -67,14 +78,18 @@ impl SimDisk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic in a disk")
     }
+}
 
-    /// The bytes that reads see.
-    pub(crate) fn image(&self) -> Vec<u8> {
+impl Backing for Arc<SimDisk> {
+    fn open(&self) -> Arc<dyn Device> {
+        Self::clone(self) as _
+    }
+
+    fn image(&self) -> Vec<u8> {
         self.state().images.seen().to_vec()
     }
 
-    /// The power fails: what is not on the medium is lost, and what is under way is torn.
-    pub(crate) fn lose_power(&self) {
+    fn lose_power(&self) {
         let state = &mut *self.state();
         state.images.lose_power(&mut state.choices);
     }
@@ -140,7 +155,12 @@ impl Channel for SimChannel {
         }
         let bytes = usize::try_from(request.bytes(&self.geometry)).expect("a transfer");
         let start = usize::try_from(self.geometry.offset(request.lba)).expect("a small disk");
-        let write = write_of(&request, start, bytes);
+        let may_keep = self.geometry.deallocate != Deallocate::Zeroes;
+        let write = source(&request, bytes).map(|source| Write {
+            start,
+            source,
+            is_a_hint: may_keep && request.operation == Operation::Deallocate,
+        });
         let buf = match request.payload {
             Payload::Owned(buf) => Some(buf),
             Payload::Lend => match shard.take_buf(bytes) {
@@ -163,22 +183,16 @@ impl Channel for SimChannel {
     }
 }
 
-/// What a request changes, if it changes anything.
-fn write_of(request: &Request<'_>, start: usize, bytes: usize) -> Option<Write> {
-    let source = match request.operation {
+/// What a request writes, if it writes anything.
+fn source(request: &Request<'_>, bytes: usize) -> Option<Vec<u8>> {
+    match request.operation {
         Operation::Write { .. } => {
             let source = request.payload.source();
-            source.expect("a write has a source")[..bytes].to_vec()
+            Some(source.expect("a write has a source")[..bytes].to_vec())
         }
-        Operation::WriteZeroes { .. } | Operation::Deallocate => vec![0; bytes],
-        Operation::Read | Operation::Flush | Operation::CompareAndWrite { .. } => return None,
-    };
-    Some(Write {
-        start,
-        source,
-        is_deallocation: request.operation == Operation::Deallocate,
-        durable: request.operation.promises_durability(),
-    })
+        Operation::WriteZeroes { .. } | Operation::Deallocate => Some(vec![0; bytes]),
+        Operation::Read | Operation::Flush | Operation::CompareAndWrite { .. } => None,
+    }
 }
 
 impl Requests {
@@ -189,7 +203,7 @@ impl Requests {
         if let Some(write) = write {
             state.images.begin((self.channel, slot), write);
         }
-        let longest = u64::try_from(state.longest.as_nanos()).expect("a short time");
+        let longest = u64::try_from(state.habits.longest.as_nanos()).expect("a short time");
         let whole = state.choices.below(longest + 1);
         let first = state.choices.below(whole + 1);
         drop(state);
@@ -245,7 +259,7 @@ impl Drop for Requests {
 }
 
 impl State {
-    fn take_effect(&mut self, pending: &mut Pending, place: (u64, usize)) -> Status {
+    fn take_effect(&mut self, pending: &mut Pending, place: Place) -> Status {
         match pending.operation {
             Operation::Read => {
                 let buf = pending.buf.as_mut().expect("a read has a buffer");
@@ -253,14 +267,16 @@ impl State {
                 buf.bytes_mut()[..pending.bytes].copy_from_slice(&self.images.seen()[range]);
             }
             Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Deallocate => {
-                self.images.take_effect(place, &mut self.choices);
+                let changed = self
+                    .images
+                    .take_effect(place, pending.bytes, &mut self.choices);
+                if pending.operation.promises_durability() || !self.habits.volatile_cache {
+                    self.images.write_back(changed);
+                }
             }
-            Operation::Flush => self.images.flush(),
+            Operation::Flush => self.images.write_back(self.images.whole()),
             Operation::CompareAndWrite { .. } => return Status::Unsupported,
         }
         Status::Ok
     }
 }
-
-/// Bytes of a block.
-pub(crate) const BLOCK_BYTES: u32 = 512;

@@ -1,5 +1,5 @@
-//! The driver of a simulated shard: carries its operations out on the simulated network, and never
-//! waits.
+//! The driver of a simulated shard: carries its operations out on the simulated network and on
+//! simulated files, and never waits.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,11 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use fabrix_rt::driver::{Completed, Driver, Submission, Until};
 use fabrix_rt::{Completion, Listener, Loan, Nanos, Op, Socket, TaskId, errno};
 
+use crate::files::{FileOperation, Files};
 use crate::net::{EndId, Net, State, StreamSocket, Tried};
 
 /// The driver of one shard.
 pub(crate) struct SimDriver {
     net: Net,
+    files: Files,
     shard: usize,
     waiting: Vec<Waiting>,
 }
@@ -22,18 +24,21 @@ struct Waiting {
     /// The bytes of a send, and how many of them are sent.
     bytes: Vec<u8>,
     sent: usize,
+    /// What the operation does with a file.
+    file: Option<FileOperation>,
 }
 
 impl SimDriver {
-    pub(crate) fn new(net: &Net, shard: usize) -> Self {
+    pub(crate) fn new(net: &Net, files: &Files, shard: usize) -> Self {
         Self {
             net: net.clone(),
+            files: files.clone(),
             shard,
             waiting: Vec::new(),
         }
     }
 
-    /// Begins an operation. A connect and a send have something to prepare.
+    /// Begins an operation. A connect, a send and an operation of a file have something to prepare.
     fn begin(&mut self, state: &mut State, (token, mut op): Submission) {
         let mut bytes = Vec::new();
         match &mut op {
@@ -41,16 +46,26 @@ impl SimDriver {
             Op::Send { gather, .. } => gather.copy_to(&mut bytes),
             _ => {}
         }
+        let file = self.files.of(&op);
+        let file = file.map(|file| FileOperation::begin(file, &op, state.now()));
+        for at in file.iter().flat_map(FileOperation::times) {
+            state.wake_shard_at(self.shard, at);
+        }
         self.waiting.push(Waiting {
             submission: (token, op),
             bytes,
             sent: 0,
+            file,
         });
     }
 
     /// Goes on with an operation. None: it waits.
     fn go_on(&self, state: &mut State, waiting: &mut Waiting) -> Option<(i32, Option<Loan>)> {
-        let tried = match &mut waiting.submission.1 {
+        let op = &mut waiting.submission.1;
+        if let Some(file) = &mut waiting.file {
+            return file.go_on(op, state.now()).map(|result| (result, None));
+        }
+        let tried = match op {
             Op::Accept { listener } => {
                 let address = listener.local_addr().expect("it listens");
                 match state.try_accept(self.shard, address) {

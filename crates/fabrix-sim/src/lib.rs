@@ -5,7 +5,8 @@
 //! - `trace`: what has happened, for an engineer to read.
 //! - `net`, `driver`: the network, and the driver that carries the operations of a shard out on it.
 //! - `world`: shards, time, and planned events.
-//! - `disk`: a disk with a volatile cache.
+//! - `backing`: what outlives the target's process: `disk`, a disk with a volatile cache, or
+//!   `files`, files of the kernel below the product's file back end. `images`: their bytes.
 //! - `workload`, `checker`: users of a disk, and what they must see.
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
@@ -16,12 +17,15 @@
 //!
 //! This crate is a test and never part of the product.
 
+mod backing;
 mod checker;
 mod choices;
 mod disk;
 mod driver;
 mod faults;
+mod files;
 mod hosts;
+mod images;
 mod net;
 mod one_disk;
 mod peer;

@@ -9,12 +9,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fabrix_block::Deallocate;
-
+use crate::backing::{self, Backing};
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::faults;
+use crate::files::FileHabits;
 use crate::hosts::{Host, Protocol};
 use crate::net::Habits;
 use crate::report::Report;
@@ -23,23 +23,31 @@ use crate::server::Server;
 use crate::workload::Wish;
 use crate::world::World;
 
-/// What happens in a world beside faults of the network and of the target's process.
+/// What a world is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Also {
-    /// Nothing.
-    Nothing,
+pub(crate) enum Subject {
+    /// Faults of the network and of the target's process, which are in the other worlds too.
+    Network,
     /// The machine of the target loses its power.
-    PowerLosses,
+    Power,
+    /// The same, with the product's file back end.
+    Files,
 }
 
 /// Runs the world with a host for each protocol named.
-pub(crate) fn run(run: &Run, protocols: &[Protocol], also: Also) -> Report {
+pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report {
     let mut choices = run.choices(0);
     let world = World::new(run, Habits::draw(&mut choices));
-    let disk = SimDisk::new(disk_habits(&mut choices), run.choices(4));
+    let below = run.choices(4);
+    let backing: Rc<dyn Backing> = match subject {
+        Subject::Files => Rc::new(world.files().create(file_habits(&mut choices), below)),
+        Subject::Network | Subject::Power => {
+            Rc::new(SimDisk::new(DiskHabits::draw(BLOCKS, &mut choices), below))
+        }
+    };
     let shards = choices.between(1, 3);
     let shards = usize::try_from(shards).expect("few");
-    let server = Rc::new(RefCell::new(Server::start(&world, disk, shards)));
+    let server = Rc::new(RefCell::new(Server::start(&world, backing, shards)));
     let checker = Rc::new(RefCell::new(Checker::new(BLOCKS)));
     let mut hosts: Vec<Host> = (5..)
         .zip(protocols)
@@ -50,7 +58,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], also: Also) -> Report {
         })
         .collect();
     faults::plan(&world, &server, &mut choices);
-    if also == Also::PowerLosses {
+    if subject != Subject::Network {
         faults::plan_power_losses(&world, &server, &checker, &mut choices);
     }
     let began = world.now();
@@ -108,16 +116,18 @@ fn wish(run: &Run, choices: &mut Choices) -> Wish {
         pause: Duration::from_micros(choices.between(0, 50_000)),
         flushes: choices.one_of(&[0, 5, 5, 30]),
         durable: choices.one_of(&[0, 10, 10, 60]),
+        disk_fails: false,
     }
 }
 
-fn disk_habits(choices: &mut Choices) -> DiskHabits {
-    let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
-    DiskHabits {
+fn file_habits(choices: &mut Choices) -> FileHabits {
+    FileHabits {
         blocks: BLOCKS,
-        longest: Duration::from_micros(choices.between(1, longest)),
-        volatile_cache: !choices.once_in(4),
-        deallocate: choices.one_of(&[Deallocate::Zeroes, Deallocate::Undefined]),
+        longest: backing::longest(choices),
+        interrupts: choices.once_in(2),
+        allocates: choices.once_in(2),
+        errors: 0,
+        lost_flushes: 0,
     }
 }
 

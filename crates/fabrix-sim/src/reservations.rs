@@ -17,7 +17,7 @@ use self::model::Model;
 pub(crate) use self::rules::{Action, Change};
 use self::user::{Shared, User, Wish};
 use crate::checker::Checker;
-use crate::disk::SimDisk;
+use crate::disk::{DiskHabits, SimDisk};
 use crate::faults;
 use crate::net::Habits;
 use crate::peer::{IscsiPeer, NvmePeer, Peer};
@@ -31,9 +31,10 @@ use crate::world::World;
 pub(crate) fn run(run: &Run) -> Report {
     let mut choices = run.choices(0);
     let world = World::new(run, Habits::draw(&mut choices));
-    let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
-    let longest = Duration::from_micros(choices.between(1, longest));
-    let disk = SimDisk::new(BLOCKS, longest, run.choices(4));
+    let disk = Rc::new(SimDisk::new(
+        DiskHabits::draw(BLOCKS, &mut choices),
+        run.choices(4),
+    ));
     let shards = usize::try_from(choices.between(1, 3)).expect("few");
     let stores = !choices.once_in(3);
     let time = Duration::from_micros(choices.one_of(&[1, 1_000, 100_000]));

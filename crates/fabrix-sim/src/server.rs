@@ -12,15 +12,16 @@ use fabrix_target::{
     Target, TargetConfig,
 };
 
+use crate::backing::Backing;
 use crate::checker::Checker;
-use crate::disk::SimDisk;
+use crate::images::BLOCK;
 use crate::store::SimStore;
 use crate::workload;
 use crate::world::World;
 
 /// A target and its disk.
 pub(crate) struct Server {
-    disk: Arc<SimDisk>,
+    backing: Rc<dyn Backing>,
     shard_count: usize,
     shards: Vec<usize>,
     target: Option<Target>,
@@ -30,19 +31,19 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a target with so many shards.
-    pub(crate) fn start(world: &Rc<World>, disk: Arc<SimDisk>, shard_count: usize) -> Self {
-        Self::with_store(world, disk, shard_count, None)
+    pub(crate) fn start(world: &Rc<World>, backing: Rc<dyn Backing>, shard_count: usize) -> Self {
+        Self::with_store(world, backing, shard_count, None)
     }
 
     /// Starts a target that may store reservations.
     pub(crate) fn with_store(
         world: &Rc<World>,
-        disk: Arc<SimDisk>,
+        backing: Rc<dyn Backing>,
         shard_count: usize,
         store: Option<SimStore>,
     ) -> Self {
         let mut server = Self {
-            disk,
+            backing,
             shard_count,
             shards: Vec::new(),
             target: None,
@@ -65,8 +66,7 @@ impl Server {
         let remotes = remotes.collect();
         self.shards = made.iter().map(|(id, _)| *id).collect();
         drop(made);
-        let device: Arc<dyn Device> = Arc::clone(&self.disk) as _;
-        let mut config = config(&device);
+        let mut config = config(&self.backing.open());
         let store = self.store.clone();
         config.reservation_store = store.map(|store| Arc::new(store) as _);
         let target = Target::start_with(config, Deadlines::default(), remotes, world.control());
@@ -89,7 +89,7 @@ impl Server {
     /// The machine of the target and its disk lose their power. False: the process of the target
     /// has ended before.
     pub(crate) fn lose_power(&mut self, world: &World, checker: &RefCell<Checker>) -> bool {
-        self.disk.lose_power();
+        self.backing.lose_power();
         checker.borrow_mut().power_lost();
         self.kill(world)
     }
@@ -97,9 +97,10 @@ impl Server {
     /// Compares what the disk holds with what it may hold.
     pub(crate) fn check_image(&self, checker: &RefCell<Checker>) -> Vec<String> {
         let mut checker = checker.borrow_mut();
-        let blocks = 0..self.disk.geometry().blocks;
+        let image = self.backing.image();
+        let blocks = 0..(image.len() / BLOCK) as u64;
         let read = checker.read_begins(blocks.clone());
-        let wrong = match workload::values(&self.disk.image(), blocks) {
+        let wrong = match workload::values(&image, blocks) {
             Ok(values) => checker.read_ends(read, &values).err(),
             Err(fault) => return vec![fault],
         };

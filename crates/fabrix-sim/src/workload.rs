@@ -1,5 +1,7 @@
 //! A user of a remote disk: submits requests at random, and tells the checker what came of them.
 
+mod expectation;
+
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -8,9 +10,10 @@ use std::time::Duration;
 use fabrix_block::{Channel, Deallocate, Device, Operation, Payload, Request, Status, Submit};
 use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
 
-use crate::checker::{Checker, ReadId, Value};
+use self::expectation::Expectation;
+use crate::checker::{Checker, Value};
 use crate::choices::Choices;
-use crate::disk::BLOCK_BYTES;
+use crate::images::BLOCK;
 
 /// What a workload does.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,9 @@ pub(crate) struct Wish {
     pub(crate) flushes: u64,
     /// Of 100 writes, how many have to be on the medium when they end.
     pub(crate) durable: u64,
+    /// Whether the disk fails requests now and then. Without it no request may fail, but a
+    /// compare-and-write whose connection is lost.
+    pub(crate) disk_fails: bool,
 }
 
 /// The user. It runs on a shard of a host.
@@ -59,10 +65,7 @@ enum Slot {
 struct Running {
     operation: Operation,
     blocks: Range<u64>,
-    value: Value,
-    /// The value that a compare-and-write expects.
-    expected: Value,
-    read: Option<ReadId>,
+    expectation: Expectation,
 }
 
 impl Workload {
@@ -167,7 +170,14 @@ impl Workload {
         }
         self.begun += 1;
         let (operation, blocks) = self.draw();
-        let running = self.begin(operation, blocks.clone());
+        let expectation = Expectation::new(
+            &mut self.checker.borrow_mut(),
+            &mut self.choices,
+            operation,
+            &blocks,
+            self.deallocate,
+        );
+        let [expected, written] = expectation.values();
         let bytes = usize::try_from(blocks.end - blocks.start).expect("short") * BLOCK;
         let payload = match operation {
             Operation::Read => {
@@ -177,19 +187,18 @@ impl Workload {
             }
             Operation::Write { .. } => {
                 let mut buf = shard.take_buf(bytes).expect("memory");
-                fill(buf.bytes_mut(), running.value, blocks.start);
+                fill(buf.bytes_mut(), written, blocks.start);
                 Payload::Owned(buf)
             }
             Operation::CompareAndWrite { .. } => {
                 let mut buf = shard.take_buf(2 * bytes).expect("memory");
-                let (expected, new) = buf.bytes_mut().split_at_mut(bytes);
-                fill(expected, running.expected, blocks.start);
-                fill(new, running.value, blocks.start);
+                let (old, new) = buf.bytes_mut().split_at_mut(bytes);
+                fill(old, expected, blocks.start);
+                fill(new, written, blocks.start);
                 Payload::Owned(buf)
             }
             _ => Payload::None,
         };
-        self.slots[slot] = Slot::Running(running);
         let request = Request {
             operation,
             lba: blocks.start,
@@ -197,41 +206,15 @@ impl Workload {
             payload,
             token: self.token(slot),
         };
+        self.slots[slot] = Slot::Running(Running {
+            operation,
+            blocks,
+            expectation,
+        });
         match self.channel.submit(shard, request) {
             Submit::Pending => {}
             Submit::Done(status, loan) => self.end(shard, slot, status, &loan),
             Submit::Busy(_) => self.faults.push("busy below the depth".to_owned()),
-        }
-    }
-
-    fn begin(&mut self, operation: Operation, blocks: Range<u64>) -> Running {
-        let mut checker = self.checker.borrow_mut();
-        let (mut value, mut expected, mut read) = (0, 0, None);
-        match operation {
-            Operation::Read => read = Some(checker.read_begins(blocks.clone())),
-            Operation::Flush => read = Some(checker.flush_begins()),
-            Operation::CompareAndWrite { .. } => {
-                // Now and then a value that the block cannot hold.
-                expected = match self.choices.once_in(8) {
-                    true => Value::MAX,
-                    false => checker.guess(blocks.start),
-                };
-                value = checker.next_value();
-                read = Some(checker.read_begins(blocks.clone()));
-                checker.write_begins(value, blocks.clone());
-            }
-            Operation::Write { .. } => {
-                value = checker.next_value();
-                checker.write_begins(value, blocks.clone());
-            }
-            _ => checker.write_begins(value, blocks.clone()),
-        }
-        Running {
-            operation,
-            blocks,
-            value,
-            expected,
-            read,
         }
     }
 
@@ -241,56 +224,20 @@ impl Workload {
         };
         self.ended += 1;
         self.failed += u64::from(!status.is_ok());
-        let durable = running.operation.promises_durability() || !self.volatile_cache;
-        let mut checker = self.checker.borrow_mut();
-        match (running.operation, status) {
-            (Operation::Read, Status::Ok) => {
-                let read = running.read.expect("a read");
-                let values = match loan {
-                    Loan::Buf(buf) => values(buf.bytes(), running.blocks),
-                    _ => Err("a read came back without its buffer".to_owned()),
-                };
-                match values {
-                    Ok(values) => {
-                        if let Err(wrong) = checker.read_ends(read, &values) {
-                            self.faults.push(wrong.to_string());
-                        }
-                    }
-                    Err(fault) => self.faults.push(fault),
-                }
-            }
-            (Operation::Read, _) => checker.read_fails(running.read.expect("a read")),
-            (Operation::CompareAndWrite { .. }, Status::CompareFailed) => {
-                let read = running.read.expect("it compares");
-                let failed = checker.compare_fails(read, running.expected, running.value);
-                if let Err(wrong) = failed {
-                    self.faults
-                        .push(format!("the comparison failed, but {wrong}"));
-                }
-            }
-            (Operation::CompareAndWrite { .. }, Status::Ok) => {
-                let read = running.read.expect("it compares");
-                let ended = checker.compare_ends(read, running.expected, running.value, durable);
-                if let Err(wrong) = ended {
-                    self.faults
-                        .push(format!("the comparison succeeded, but {wrong}"));
-                }
-            }
-            (Operation::CompareAndWrite { .. }, _) => {
-                checker.read_fails(running.read.expect("it compares"));
-                checker.write_fails(running.value, running.blocks);
-            }
-            (Operation::Flush, Status::Ok) => {
-                checker.flush_ends(running.read.expect("it has begun"));
-            }
-            (Operation::Flush, _) => checker.read_fails(running.read.expect("it has begun")),
-            (Operation::Deallocate, Status::Ok) if self.deallocate != Deallocate::Zeroes => {
-                checker.deallocation_ends(running.blocks);
-            }
-            (_, Status::Ok) => checker.write_ends(running.value, running.blocks, durable),
-            (_, _) => checker.write_fails(running.value, running.blocks),
+        let Running {
+            operation,
+            blocks,
+            expectation,
+        } = running;
+        if !expectation::fits(operation, status, self.wish.disk_fails) {
+            let fault = format!("a {} of {blocks:?} failed: {status}", operation.word());
+            self.faults.push(fault);
         }
+        let durable = operation.promises_durability() || !self.volatile_cache;
+        let mut checker = self.checker.borrow_mut();
+        let ended = expectation.ended(&mut checker, blocks, (status, loan), durable);
         drop(checker);
+        self.faults.extend(ended.err());
         self.pause(shard, slot);
     }
 }
@@ -344,6 +291,5 @@ fn value(block: u64, bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-const BLOCK: usize = BLOCK_BYTES as usize;
 /// Fills the buffer of a read, which must not show it.
 const CANARY: u8 = 0xC5;

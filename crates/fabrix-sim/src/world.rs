@@ -16,6 +16,7 @@ use fabrix_rt::{Control, Nanos, Shard, ShardConfig, SpinPolicy, StartError, Wait
 
 use crate::choices::Choices;
 use crate::driver::SimDriver;
+use crate::files::Files;
 use crate::net::{Habits, Net};
 use crate::run::{Cut, Run};
 use crate::trace::{self, Entry};
@@ -23,6 +24,7 @@ use crate::trace::{self, Entry};
 /// Everything that happens in one run.
 pub(crate) struct World {
     net: Net,
+    files: Files,
     choices: RefCell<Choices>,
     random: RefCell<Choices>,
     shards: RefCell<Vec<(usize, Rc<RefCell<Shard>>)>>,
@@ -50,6 +52,7 @@ impl World {
     pub(crate) fn new(run: &Run, habits: Habits) -> Rc<Self> {
         let world = Rc::new(Self {
             net: Net::new(habits, run.choices(1)),
+            files: Files::default(),
             choices: RefCell::new(run.choices(2)),
             random: RefCell::new(run.choices(3)),
             shards: RefCell::default(),
@@ -69,6 +72,11 @@ impl World {
     /// The network.
     pub(crate) fn net(&self) -> &Net {
         &self.net
+    }
+
+    /// The files.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
     }
 
     /// The time.
@@ -102,7 +110,7 @@ impl World {
             spin: SpinPolicy::Never,
             ..config
         };
-        let driver = Box::new(SimDriver::new(&self.net, id));
+        let driver = Box::new(SimDriver::new(&self.net, &self.files, id));
         Ok((id, Shard::with_driver(&config, driver)?))
     }
 

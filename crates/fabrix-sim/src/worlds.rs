@@ -1,7 +1,7 @@
 //! The worlds by name. Without a name, the seed names the world.
 
 use crate::hosts::Protocol;
-use crate::one_disk::{self, Also};
+use crate::one_disk::{self, Subject};
 use crate::report::Report;
 use crate::reservations;
 use crate::run::{Cut, Run};
@@ -18,19 +18,23 @@ pub struct Kind {
 pub const WORLDS: &[Kind] = &[
     Kind {
         name: "nvme",
-        run: |run| one_disk::run(run, &[Protocol::Nvme], Also::Nothing),
+        run: |run| one_disk::run(run, &[Protocol::Nvme], Subject::Network),
     },
     Kind {
         name: "iscsi",
-        run: |run| one_disk::run(run, &[Protocol::Iscsi], Also::Nothing),
+        run: |run| one_disk::run(run, &[Protocol::Iscsi], Subject::Network),
     },
     Kind {
         name: "both",
-        run: |run| one_disk::run(run, BOTH, Also::Nothing),
+        run: |run| one_disk::run(run, BOTH, Subject::Network),
     },
     Kind {
         name: "power",
-        run: |run| one_disk::run(run, BOTH, Also::PowerLosses),
+        run: |run| one_disk::run(run, BOTH, Subject::Power),
+    },
+    Kind {
+        name: "files",
+        run: |run| one_disk::run(run, BOTH, Subject::Files),
     },
     Kind {
         name: "reservations",

@@ -11,8 +11,7 @@ fn read(checker: &mut Checker, value: Value) -> Result<(), Wrong> {
 fn a_replaced_value_never_comes_back() {
     let mut checker = Checker::new(1);
     for value in [1, 2] {
-        checker.write_begins(value, 0..1);
-        checker.write_ends(value, 0..1, false);
+        write(&mut checker, value, false);
     }
     assert_eq!(read(&mut checker, 2), Ok(()));
     assert!(read(&mut checker, 1).is_err());
@@ -22,10 +21,10 @@ fn a_replaced_value_never_comes_back() {
 #[test]
 fn writes_at_the_same_time_may_end_in_either_order_until_one_is_seen() {
     let mut checker = Checker::new(1);
-    checker.write_begins(1, 0..1);
-    checker.write_begins(2, 0..1);
-    checker.write_ends(2, 0..1, false);
-    checker.write_ends(1, 0..1, false);
+    let one = checker.write_begins(1, 0..1);
+    let two = checker.write_begins(2, 0..1);
+    checker.write_ends(two, 0..1, false);
+    checker.write_ends(one, 0..1, false);
     assert_eq!(read(&mut checker, 2), Ok(()));
     assert!(read(&mut checker, 1).is_err());
 }
@@ -33,8 +32,8 @@ fn writes_at_the_same_time_may_end_in_either_order_until_one_is_seen() {
 #[test]
 fn a_failed_write_may_happen_once() {
     let mut checker = Checker::new(1);
-    checker.write_begins(1, 0..1);
-    checker.write_fails(1, 0..1);
+    let one = checker.write_begins(1, 0..1);
+    checker.write_fails(one, 0..1);
     assert_eq!(read(&mut checker, 0), Ok(()));
     assert_eq!(read(&mut checker, 1), Ok(()));
     assert!(read(&mut checker, 0).is_err());
@@ -44,16 +43,15 @@ fn a_failed_write_may_happen_once() {
 fn a_read_may_return_what_was_replaced_while_it_ran() {
     let mut checker = Checker::new(1);
     let early = checker.read_begins(0..1);
-    checker.write_begins(1, 0..1);
-    checker.write_ends(1, 0..1, false);
+    write(&mut checker, 1, false);
     assert_eq!(read(&mut checker, 1), Ok(()));
     assert_eq!(checker.read_ends(early, &[0]), Ok(()));
     assert_eq!(read(&mut checker, 1), Ok(()));
 }
 
 fn write(checker: &mut Checker, value: Value, durable: bool) {
-    checker.write_begins(value, 0..1);
-    checker.write_ends(value, 0..1, durable);
+    let write = checker.write_begins(value, 0..1);
+    checker.write_ends(write, 0..1, durable);
 }
 
 fn flush(checker: &mut Checker) {
@@ -113,9 +111,9 @@ fn a_durable_write_is_left_unless_one_at_the_same_time_comes_later() {
     for (left, is_right) in [(0, false), (1, false), (2, true), (3, true)] {
         let mut checker = Checker::new(1);
         write(&mut checker, 1, false);
-        checker.write_begins(3, 0..1);
+        let three = checker.write_begins(3, 0..1);
         write(&mut checker, 2, true);
-        checker.write_ends(3, 0..1, false);
+        checker.write_ends(three, 0..1, false);
         checker.power_lost();
         assert_eq!(read(&mut checker, left).is_ok(), is_right, "{left}");
     }
@@ -124,11 +122,11 @@ fn a_durable_write_is_left_unless_one_at_the_same_time_comes_later() {
 #[test]
 fn a_write_that_runs_may_be_lost_with_the_power_after_it_was_seen() {
     let mut checker = Checker::new(1);
-    checker.write_begins(1, 0..1);
+    let one = checker.write_begins(1, 0..1);
     assert_eq!(read(&mut checker, 1), Ok(()));
     checker.power_lost();
     assert_eq!(read(&mut checker, 0), Ok(()));
-    checker.write_ends(1, 0..1, false);
+    checker.write_ends(one, 0..1, false);
     assert_eq!(read(&mut checker, 1), Ok(()));
 }
 
@@ -138,8 +136,8 @@ fn a_comparison_may_find_again_what_another_has_replaced_before_the_power_was_lo
     write(&mut checker, 1, true);
     for value in [2, 3] {
         let read = checker.read_begins(0..1);
-        checker.write_begins(value, 0..1);
-        let ended = checker.compare_ends(read, 1, value, false);
+        let write = checker.write_begins(value, 0..1);
+        let ended = checker.compare_ends(read, 1, write, false);
         assert_eq!(ended, Ok(()));
         checker.power_lost();
     }
@@ -150,8 +148,8 @@ fn a_block_deallocated_without_a_promise_holds_what_was_first_read() {
     for (left, other) in [(0, 1), (1, 0)] {
         let mut checker = Checker::new(1);
         write(&mut checker, 1, false);
-        checker.write_begins(0, 0..1);
-        checker.deallocation_ends(0..1);
+        let hint = checker.write_begins(0, 0..1);
+        checker.deallocation_ends(hint, 0..1);
         assert_eq!(read(&mut checker, left), Ok(()));
         assert!(read(&mut checker, other).is_err());
     }

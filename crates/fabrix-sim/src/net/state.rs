@@ -71,7 +71,7 @@ pub(super) enum Event {
     Arrive(EndId),
     /// The request to connect arrives.
     Knock(EndId),
-    /// The time for which a thread waits is over.
+    /// The time for which a thread waits, or an operation of a file, is over.
     Wake(ShardId),
 }
 
@@ -106,6 +106,11 @@ impl State {
         if let Some(shard) = self.ends.get(id).map(|end| end.shard) {
             self.wake_shard(shard);
         }
+    }
+
+    /// Something of a shard goes on at a time.
+    pub(crate) fn wake_shard_at(&mut self, shard: ShardId, at: Nanos) {
+        self.plan(at, Event::Wake(shard));
     }
 
     pub(super) fn wake_shard(&mut self, shard: ShardId) {

@@ -15,7 +15,7 @@ use fabrix_transport::{Connection as _, Incoming, Outgoing, pass};
 
 use super::tcp::{SLOTS_EACH, Tcp};
 use super::{Answer, Ask, Event, Lost, Peer, SLOTS};
-use crate::disk::BLOCK_BYTES;
+use crate::images::BLOCK_BYTES;
 use crate::reservations::{Action, Change};
 use crate::server::{ISCSI_TARGET, iscsi_address};
 

@@ -15,7 +15,7 @@ use fabrix_transport::{Connection as _, Incoming, Outgoing, Stream, pass};
 
 use super::tcp::{SLOTS_EACH, Tcp};
 use super::{Answer, Ask, Event, Lost, NSID, Peer, SLOTS};
-use crate::disk::BLOCK_BYTES;
+use crate::images::BLOCK_BYTES;
 use crate::reservations::{Action, Change};
 use crate::server::{SUBSYSTEM, nvme_address};
 

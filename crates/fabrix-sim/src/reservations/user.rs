@@ -11,10 +11,10 @@ use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 
 use super::model::{Id, Model};
 use super::rules::{Action, Change, HostId, Verdict};
-use crate::checker::{Checker, ReadId, Value};
+use crate::checker::{Checker, ReadId, WriteId};
 use crate::choices::Choices;
-use crate::disk::BLOCK_BYTES;
 use crate::hosts::Protocol;
+use crate::images::BLOCK_BYTES;
 use crate::peer::{Answer, Ask, Event, Lost, Peer};
 use crate::report::Report;
 use crate::workload;
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) model: Rc<RefCell<Model>>,
     pub(crate) checker: Rc<RefCell<Checker>>,
     /// Writes that may still happen.
-    pub(crate) writes: Rc<RefCell<BTreeMap<Value, Writing>>>,
+    pub(crate) writes: Rc<RefCell<BTreeMap<WriteId, Writing>>>,
 }
 
 /// A write that may still happen.
@@ -100,13 +100,13 @@ enum Open {
     },
     Write {
         access: Id,
-        value: Value,
+        write: WriteId,
         blocks: Range<u64>,
     },
     /// A change, with the writes that it fences if it aborts them.
     Change {
         id: Id,
-        fenced: Vec<Value>,
+        fenced: Vec<WriteId>,
     },
     Report(Id),
 }
@@ -323,18 +323,18 @@ impl User {
             return (Ask::Read(blocks), open);
         }
         let value = checker.next_value();
-        checker.write_begins(value, blocks.clone());
+        let write = checker.write_begins(value, blocks.clone());
         let writing = Writing {
             host: self.host,
             blocks: blocks.clone(),
         };
-        self.shared.writes.borrow_mut().insert(value, writing);
+        self.shared.writes.borrow_mut().insert(write, writing);
         let bytes = usize::try_from(length).expect("short") * BLOCK_BYTES as usize;
         let mut data = vec![0; bytes];
         workload::fill(&mut data, value, first);
         let open = Open::Write {
             access,
-            value,
+            write,
             blocks: blocks.clone(),
         };
         (Ask::Write(blocks, data), open)
@@ -370,9 +370,9 @@ impl User {
             } => self.read_ends(access, read, blocks, answer),
             Open::Write {
                 access,
-                value,
+                write,
                 blocks,
-            } => self.write_ends(access, value, blocks, answer),
+            } => self.write_ends(access, write, blocks, answer),
         };
         if let Err(fault) = outcome {
             self.faults.push(fault);
@@ -380,7 +380,7 @@ impl User {
         self.pause(shard, slot);
     }
 
-    fn change_ends(&mut self, id: Id, fenced: &[Value], answer: Answer) -> Result<(), String> {
+    fn change_ends(&mut self, id: Id, fenced: &[WriteId], answer: Answer) -> Result<(), String> {
         let mut model = self.shared.model.borrow_mut();
         let verdict = match answer {
             Answer::Done(_) => Verdict::Done,
@@ -398,15 +398,15 @@ impl User {
             }
         };
         let victims = model.change_ends(id, verdict)?;
-        for value in fenced {
+        for write in fenced {
             let mut writes = self.shared.writes.borrow_mut();
-            if let Some(writing) = writes.get(value)
+            if let Some(writing) = writes.get(write)
                 && victims.contains(&writing.host)
                 && !model.may_have_registered_since(writing.host, id)
             {
                 let mut checker = self.shared.checker.borrow_mut();
-                checker.is_over(*value, writing.blocks.clone());
-                writes.remove(value);
+                checker.is_over(*write, writing.blocks.clone());
+                writes.remove(write);
             }
         }
         Ok(())
@@ -452,31 +452,31 @@ impl User {
     fn write_ends(
         &mut self,
         access: Id,
-        value: Value,
+        write: WriteId,
         blocks: Range<u64>,
         answer: Answer,
     ) -> Result<(), String> {
         let mut model = self.shared.model.borrow_mut();
         let mut checker = self.shared.checker.borrow_mut();
-        self.shared.writes.borrow_mut().remove(&value);
+        self.shared.writes.borrow_mut().remove(&write);
         match answer {
             Answer::Done(_) => {
-                checker.write_ends(value, blocks);
+                checker.write_ends(write, blocks, false);
                 model.access_ends(access, true)
             }
             Answer::Conflict => {
                 model.access_ends(access, false)?;
-                checker.write_never_happens(value, blocks)
+                checker.write_never_happens(write, blocks)
             }
             // The disk has carried it out, or never does.
             Answer::Aborted => {
                 model.access_is_lost(access);
-                checker.is_over(value, blocks);
+                checker.is_over(write, blocks);
                 Ok(())
             }
             Answer::Again => {
                 model.access_is_lost(access);
-                checker.write_never_happens(value, blocks)
+                checker.write_never_happens(write, blocks)
             }
             other => Err(format!("a write was answered with {other:?}")),
         }
@@ -519,11 +519,11 @@ impl User {
             }
             Open::Write {
                 access,
-                value,
+                write,
                 blocks,
             } => {
                 model.access_is_lost(*access);
-                checker.write_fails(*value, blocks.clone());
+                checker.write_fails(*write, blocks.clone());
             }
             Open::Report(id) => model.report_is_lost(*id),
             Open::Change { .. } => {}
@@ -542,9 +542,9 @@ impl User {
         for (_, open) in over {
             match open {
                 Open::Change { id, .. } => self.shared.model.borrow_mut().change_is_over(id),
-                Open::Write { value, blocks, .. } => {
-                    self.shared.writes.borrow_mut().remove(&value);
-                    self.shared.checker.borrow_mut().is_over(value, blocks);
+                Open::Write { write, blocks, .. } => {
+                    self.shared.writes.borrow_mut().remove(&write);
+                    self.shared.checker.borrow_mut().is_over(write, blocks);
                 }
                 Open::Read { .. } | Open::Report(_) => {}
             }

@@ -1,0 +1,213 @@
+//! A file as the kernel keeps it: its page cache, its medium, and the errors of writing back, which
+//! each open file is told once.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use fabrix_rt::{File, Op, errno};
+
+use super::FileHabits;
+use crate::choices::Choices;
+use crate::images::{BLOCK, Images, Write};
+
+/// The state of a file.
+pub(crate) struct FileState {
+    images: Images,
+    habits: FileHabits,
+    choices: Choices,
+    next: u64,
+    /// Failures of writing back.
+    failures: u64,
+    /// How many of them an open file was told, by descriptor.
+    told: BTreeMap<RawFd, u64>,
+}
+
+impl FileState {
+    pub(super) fn new(habits: FileHabits, choices: Choices) -> Self {
+        let blocks = usize::try_from(habits.blocks).expect("a small file");
+        Self {
+            images: Images::new(blocks * BLOCK),
+            habits,
+            choices,
+            next: 0,
+            failures: 0,
+            told: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn image(&self) -> &[u8] {
+        self.images.seen()
+    }
+
+    pub(super) fn lose_power(&mut self) {
+        self.images.lose_power(&mut self.choices);
+        self.failures = 0;
+        self.close_all();
+    }
+
+    /// The process has ended, and with it its descriptors.
+    pub(super) fn close_all(&mut self) {
+        self.told.clear();
+    }
+
+    /// An operation begins. Result: its number, the time until it takes effect, and the rest of its
+    /// time.
+    pub(super) fn begin(&mut self, op: &Op) -> (u64, Duration, Duration) {
+        self.next += 1;
+        let range = |offset: u64, bytes: usize| {
+            let start = usize::try_from(offset).expect("a small file");
+            start..start + bytes
+        };
+        let write = match op {
+            Op::Write {
+                buf,
+                start,
+                bytes,
+                offset,
+                ..
+            } => Some((
+                range(*offset, *bytes),
+                buf.bytes()[*start..*start + *bytes].to_vec(),
+            )),
+            Op::Allocate { offset, bytes, .. } => {
+                let bytes = usize::try_from(*bytes).expect("a small file");
+                Some((range(*offset, bytes), vec![0; bytes]))
+            }
+            _ => None,
+        };
+        if let Some((range, source)) = write {
+            let write = Write {
+                start: range.start,
+                source,
+                is_a_hint: false,
+            };
+            self.images.begin((self.next, 0), write);
+        }
+        let longest = u64::try_from(self.habits.longest.as_nanos()).expect("a short time");
+        let whole = self.choices.below(longest + 1);
+        let first = self.choices.below(whole + 1);
+        let time = Duration::from_nanos;
+        (self.next, time(first), time(whole - first))
+    }
+
+    /// An operation that has not taken effect never does.
+    pub(super) fn forget(&mut self, number: u64) {
+        self.images.forget(number);
+    }
+
+    /// An operation takes effect. Its result, as the system call gives it.
+    pub(super) fn take_effect(&mut self, number: u64, op: &mut Op) -> i32 {
+        let result = match op {
+            Op::Read {
+                buf,
+                start,
+                bytes,
+                offset,
+                ..
+            } => self.read(&mut buf.bytes_mut()[*start..*start + *bytes], *offset),
+            Op::Write { bytes, durable, .. } => self.write(number, *bytes, *durable),
+            Op::Sync { .. } => {
+                self.write_back(self.images.whole());
+                Ok(0)
+            }
+            Op::Allocate { .. } if !self.habits.allocates => Err(errno::EOPNOTSUPP),
+            Op::Allocate { bytes, .. } => {
+                let bytes = usize::try_from(*bytes).expect("a small file");
+                self.interrupt()
+                    .and_then(|()| self.change(number, bytes, false))
+                    .map(|()| 0)
+            }
+            _ => Err(errno::EOPNOTSUPP),
+        };
+        match result {
+            Ok(bytes) => i32::try_from(bytes).expect("a short operation"),
+            Err(errno) => -errno,
+        }
+    }
+
+    /// An operation ends. One that promises durability tells of failures to write back of which
+    /// this descriptor was not told.
+    pub(super) fn end(&mut self, op: &Op, result: i32) -> i32 {
+        match op {
+            Op::Sync { file }
+            | Op::Write {
+                file,
+                durable: true,
+                ..
+            } if result >= 0 && self.is_news(file) => -errno::EIO,
+            _ => result,
+        }
+    }
+
+    fn is_news(&mut self, file: &File) -> bool {
+        self.told.insert(file.as_raw_fd(), self.failures) != Some(self.failures)
+            && self.failures > 0
+    }
+
+    fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize, i32> {
+        self.interrupt()?;
+        if self.fails() {
+            return Err(errno::EIO);
+        }
+        let mut bytes = into.len();
+        if self.ends_early() {
+            bytes = usize::try_from(self.choices.between(BLOCK as u64, bytes as u64)).expect("few");
+        }
+        let start = usize::try_from(offset).expect("a small file");
+        into[..bytes].copy_from_slice(&self.images.seen()[start..start + bytes]);
+        Ok(bytes)
+    }
+
+    fn write(&mut self, number: u64, bytes: usize, durable: bool) -> Result<usize, i32> {
+        self.interrupt()?;
+        let mut blocks = bytes / BLOCK;
+        if self.ends_early() {
+            blocks = 1 + self.choices.index(blocks);
+        }
+        self.change(number, blocks * BLOCK, durable)?;
+        Ok(blocks * BLOCK)
+    }
+
+    /// Carries out a write. When it fails, some of its first blocks are written.
+    fn change(&mut self, number: u64, bytes: usize, durable: bool) -> Result<(), i32> {
+        let fails = self.fails();
+        let blocks = match fails {
+            true => self.choices.index(bytes / BLOCK + 1),
+            false => bytes / BLOCK,
+        };
+        let (place, choices) = ((number, 0), &mut self.choices);
+        let changed = self.images.take_effect(place, blocks * BLOCK, choices);
+        if fails {
+            return Err(self.choices.one_of(&[errno::EIO, errno::ENOSPC]));
+        }
+        if durable {
+            self.write_back(changed);
+        }
+        Ok(())
+    }
+
+    fn write_back(&mut self, range: Range<usize>) {
+        let fails = self.choices.below(1000) < self.habits.lost_flushes;
+        if fails && self.images.give_up(range.clone(), &mut self.choices) {
+            self.failures += 1;
+        }
+        self.images.write_back(range);
+    }
+
+    fn interrupt(&mut self) -> Result<(), i32> {
+        match self.habits.interrupts && self.choices.once_in(8) {
+            true => Err(self.choices.one_of(&[errno::EINTR, errno::EAGAIN])),
+            false => Ok(()),
+        }
+    }
+
+    fn ends_early(&mut self) -> bool {
+        self.habits.interrupts && self.choices.once_in(4)
+    }
+
+    fn fails(&mut self) -> bool {
+        self.choices.below(1000) < self.habits.errors
+    }
+}

@@ -16,7 +16,7 @@ type Report = (Vec<u64>, Option<usize>);
 
 /// The model.
 pub(crate) struct Model {
-    /// Never empty, except after a fault.
+    /// Never empty.
     worlds: BTreeSet<Possible>,
     changes: BTreeMap<Id, Pending>,
     accesses: BTreeMap<Id, Access>,
@@ -104,9 +104,12 @@ impl Model {
             .partition(|possible| ended(possible) == Some(verdict));
         if fit.is_empty() {
             let states: BTreeSet<_> = others.iter().map(|it| &it.state).collect();
-            return Err(format!(
+            let fault = format!(
                 "{change:?} was answered with {verdict:?}, and the state can only be one of {states:?}"
-            ));
+            );
+            self.worlds = others.into_iter().collect();
+            self.change_is_over(id);
+            return Err(fault);
         }
         let mut aborted: Option<BTreeSet<HostId>> = None;
         for mut possible in fit {
@@ -143,13 +146,14 @@ impl Model {
     /// # Errors
     /// It has happened for certain.
     pub(crate) fn change_never_happens(&mut self, id: Id) -> Result<(), String> {
-        self.forget(id);
-        self.worlds
-            .retain(|possible| !possible.happened.contains_key(&id));
-        match self.worlds.is_empty() {
-            true => Err("a change that was not carried out is in force".to_owned()),
-            false => Ok(()),
+        let others = |possible: &Possible| !possible.happened.contains_key(&id);
+        if !self.worlds.iter().any(others) {
+            self.change_is_over(id);
+            return Err("a change that was not carried out is in force".to_owned());
         }
+        self.forget(id);
+        self.worlds.retain(others);
+        Ok(())
     }
 
     /// The time of a change without an answer is over: from now on it has happened or never does.

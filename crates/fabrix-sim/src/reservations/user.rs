@@ -78,6 +78,8 @@ pub(crate) struct User {
 /// One command at a time.
 enum Slot {
     Pausing,
+    /// It cannot be sent now.
+    Waiting(Running),
     Running(Running),
     Done,
 }
@@ -228,10 +230,11 @@ impl User {
 
     fn send(&mut self, shard: &mut Shard, slot: usize, running: Running) {
         let number = u16::try_from(slot).expect("few");
-        let sent = self.peer.send(shard, number, &running.ask);
-        self.slots[slot] = Slot::Running(running);
-        if !sent {
-            self.wait(shard, u32::try_from(slot).expect("few"), NOT_NOW);
+        if self.peer.send(shard, number, &running.ask) {
+            self.slots[slot] = Slot::Running(running);
+        } else {
+            self.slots[slot] = Slot::Waiting(running);
+            self.wait(shard, number.into(), NOT_NOW);
         }
     }
 
@@ -355,7 +358,7 @@ impl User {
         };
         let is_access = matches!(running.open, Open::Read { .. } | Open::Write { .. });
         if answer == Answer::Again && !is_access {
-            self.slots[slot] = Slot::Running(running);
+            self.slots[slot] = Slot::Waiting(running);
             return self.wait(shard, u32::try_from(slot).expect("few"), AGAIN);
         }
         self.ended += 1;
@@ -492,7 +495,7 @@ impl User {
         for slot in 0..self.slots.len() {
             let state = std::mem::replace(&mut self.slots[slot], Slot::Pausing);
             let running = match state {
-                Slot::Running(running) => running,
+                Slot::Running(running) | Slot::Waiting(running) => running,
                 other => {
                     self.slots[slot] = other;
                     continue;
@@ -556,7 +559,7 @@ impl User {
         self.wait(shard, TICK_SLOT, TICK);
         self.bury(shard.now());
         let oldest = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Running(running) => Some(running.since),
+            Slot::Running(running) | Slot::Waiting(running) => Some(running.since),
             Slot::Pausing | Slot::Done => None,
         });
         let is_stuck = oldest
@@ -605,8 +608,10 @@ impl Task for User {
             _ => {
                 let slot = usize::try_from(slot).expect("an index");
                 match std::mem::replace(&mut self.slots[slot], Slot::Pausing) {
-                    Slot::Running(running) => self.send(shard, slot, running),
-                    _ => self.submit(shard, slot),
+                    Slot::Pausing => self.submit(shard, slot),
+                    Slot::Waiting(running) => self.send(shard, slot, running),
+                    // A timer from before the connection was lost.
+                    other => self.slots[slot] = other,
                 }
             }
         }

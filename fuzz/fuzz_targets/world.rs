@@ -2,11 +2,11 @@
 
 #![no_main]
 
-use fabrix_sim::Cut;
+use fabrix_sim::{Cut, Run};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let (kind, run) = fabrix_sim::of_bytes(data, Cut::default());
-    let report = (kind.run)(&run);
+    let (kind, source) = fabrix_sim::of_bytes(data);
+    let report = (kind.run)(&Run::new(&source, &Cut::default()));
     assert!(
         report.faults.is_empty(),
         "{}: {:?}",

@@ -3,7 +3,13 @@
 mod planted;
 mod prove;
 
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use crate::process::{
     cargo, command, cores, output, run as run_program, side_by_side, target_folder,
@@ -11,27 +17,49 @@ use crate::process::{
 use crate::summary::{Counts, Stop};
 
 /// What to run.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Options {
     /// One world
     #[arg(long, value_name = "NAME", default_value = "all")]
     world: String,
     /// One seed, with what came of it
-    #[arg(long)]
+    #[arg(long, group = "one")]
     seed: Option<u64>,
-    /// First seed, and the first that is not run
-    #[arg(long, value_name = "A..B", value_parser = parse_seeds, conflicts_with = "seed")]
+    /// The input of a fuzzer, as one seed
+    #[arg(long, value_name = "FILE", group = "one")]
+    bytes: Option<PathBuf>,
+    /// First seed, and the first that is not run. Without B: on and on
+    #[arg(long, value_name = "A..B", value_parser = parse_seeds, conflicts_with = "one")]
     seeds: Option<(u64, u64)>,
+    /// Seeds for so long, from a random one if --seeds names none
+    #[arg(long, value_name = "M", conflicts_with = "one")]
+    minutes: Option<u64>,
+    /// Most requests of each host
+    #[arg(long, value_name = "N", requires = "one")]
+    requests: Option<u64>,
+    /// Planned faults that happen, by number: 1,4 or none
+    #[arg(long, value_name = "LIST", requires = "one")]
+    faults: Option<String>,
+    /// Writes what happens to target/sim/WORLD-SEED.jsonl
+    #[arg(long, requires = "one")]
+    trace: bool,
     /// Plants mistakes into a copy of the product, and finds each: all, or those with NAME in their
     /// names
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
-    #[arg(conflicts_with_all = ["world", "seed", "seeds"])]
+    #[arg(conflicts_with_all = ["world", "one", "seeds", "minutes"])]
     prove: Option<String>,
 }
 
 fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
     let pair = text.split_once("..");
-    let pair = pair.and_then(|(first, end)| Some((first.parse().ok()?, end.parse().ok()?)));
+    let pair = pair.and_then(|(first, end)| {
+        let end = if end.is_empty() {
+            u64::MAX
+        } else {
+            end.parse().ok()?
+        };
+        Some((first.parse().ok()?, end))
+    });
     pair.filter(|(first, end)| first < end)
         .ok_or_else(|| "write the first seed and the first that is not run: 0..1000".to_owned())
 }
@@ -41,9 +69,8 @@ impl Options {
     pub(crate) fn of_test() -> Self {
         Self {
             world: "all".to_owned(),
-            seed: None,
             seeds: Some((0, 10_000)),
-            prove: None,
+            ..Self::default()
         }
     }
 
@@ -53,6 +80,34 @@ impl Options {
             prove: Some(String::new()),
             ..Self::of_test()
         }
+    }
+
+    /// The program with some seeds. What it finds it writes below the target folder.
+    fn program(&self, target: &Path, first: u64, end: u64) -> Command {
+        let mut program = command(target.join("debug/fabrix-sim"));
+        program.arg(&self.world);
+        program.args([first, end, TWICE].map(|number| number.to_string()));
+        program.arg("--folder").arg(target.join("sim"));
+        program
+    }
+
+    /// One world, as the options say.
+    fn one(&self, target: &Path) -> Command {
+        let seed = self.seed.unwrap_or(0);
+        let mut one = self.program(target, seed, seed + 1);
+        if let Some(path) = &self.bytes {
+            one.arg("--bytes").arg(path);
+        }
+        if let Some(requests) = self.requests {
+            one.args(["--requests", &requests.to_string()]);
+        }
+        if let Some(faults) = &self.faults {
+            one.args(["--faults", faults]);
+        }
+        if self.trace {
+            one.arg("--trace");
+        }
+        one
     }
 }
 
@@ -64,39 +119,41 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     let mut build = cargo();
     build.args(["build", "--quiet", "--package", "fabrix-sim"]);
     run_program(&mut build)?;
-    let program = target_folder()?.join("debug/fabrix-sim");
-    let worlds = |first: u64, end: u64| {
-        let mut worlds = command(&program);
-        worlds.arg(&options.world);
-        worlds.args([first, end, TWICE].map(|number| number.to_string()));
-        worlds
-    };
-    if let Some(seed) = options.seed {
-        run_program(&mut worlds(seed, seed + 1))?;
+    let target = target_folder()?;
+    if options.seed.is_some() || options.bytes.is_some() {
+        run_program(&mut options.one(&target))?;
         return Ok(passed(1));
     }
-    let (first, end) = options.seeds.unwrap_or((0, 1_000));
+    let (first, end) = match (options.seeds, options.minutes) {
+        (Some(seeds), _) => seeds,
+        (None, None) => (0, 1_000),
+        (None, Some(_)) => (RandomState::new().hash_one(0) >> 32, u64::MAX),
+    };
     let began = Instant::now();
-    let starts: Vec<u64> = (first..end).step_by(PORTION).collect();
-    let outcomes = side_by_side(&starts, cores(), |_, start| {
-        let portion = end.min(start + PORTION as u64);
-        output(&mut worlds(*start, portion))
+    let ends = options
+        .minutes
+        .map(|minutes| began + Duration::from_secs(60 * minutes));
+    let search = Search {
+        next: AtomicU64::new(first),
+        end,
+        ends,
+        right: AtomicU64::new(0),
+        told: Mutex::new(began),
+        wrong: Mutex::default(),
+    };
+    side_by_side(&vec![(); cores()], cores(), |_, ()| {
+        search.work(|first, end| output(&mut options.program(&target, first, end)));
     });
-    let wrong: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-    for portion in &wrong {
+    let right = search.right.into_inner();
+    let wrong = search.wrong.into_inner().expect("no panic");
+    for portion in wrong.values() {
         println!("{portion}");
     }
-    println!(
-        "{} seeds in {:.0} s",
-        end - first,
-        began.elapsed().as_secs_f64()
-    );
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{right} seeds from {first} on are right, in {seconds:.0} s");
     match wrong.len() {
-        0 => Ok(passed(end - first)),
-        several => {
-            let sentence = format!("something is wrong in {several} portions of {PORTION} seeds");
-            Err(Stop::Failed(sentence))
-        }
+        0 => Ok(passed(right)),
+        several => Err(Stop::Failed(format!("{several} worlds are wrong"))),
     }
 }
 
@@ -108,7 +165,105 @@ fn passed(seeds: u64) -> Counts {
     }
 }
 
+/// A search for seeds whose worlds are wrong. All processors take portions of it.
+struct Search {
+    next: AtomicU64,
+    /// First seed that is not run.
+    end: u64,
+    /// When no portion is begun any more.
+    ends: Option<Instant>,
+    /// Seeds that are right.
+    right: AtomicU64,
+    /// When somebody was last told how far the search is.
+    told: Mutex<Instant>,
+    /// What portions with a wrong seed have said, by their first seeds.
+    wrong: Mutex<BTreeMap<u64, String>>,
+}
+
+impl Search {
+    /// Runs portions until there are no more, the time is over, or enough is wrong.
+    fn work(&self, run: impl Fn(u64, u64) -> Result<String, String>) {
+        while !self.is_over() {
+            let start = self.next.fetch_add(PORTION, Relaxed);
+            if start >= self.end {
+                return;
+            }
+            let end = self.end.min(start + PORTION);
+            match run(start, end) {
+                Ok(_) => {
+                    self.right.fetch_add(end - start, Relaxed);
+                }
+                Err(said) => {
+                    self.wrong.lock().expect("no panic").insert(start, said);
+                }
+            }
+            self.tell();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= ends)
+            || self.wrong.lock().expect("no panic").len() >= WRONG_MAX
+    }
+
+    /// Tells how far the search is, now and then.
+    fn tell(&self) {
+        let mut told = self.told.lock().expect("no panic");
+        if told.elapsed() >= TELL_AFTER {
+            *told = Instant::now();
+            let wrong = self.wrong.lock().expect("no panic").len();
+            eprintln!(
+                "{} seeds are right, {wrong} wrong",
+                self.right.load(Relaxed)
+            );
+        }
+    }
+}
+
 /// Seeds of one process.
-const PORTION: usize = 100;
+const PORTION: u64 = 100;
 /// Every seed below this one runs twice.
 const TWICE: u64 = 200;
+/// More wrong seeds say little more.
+const WRONG_MAX: usize = 3;
+const TELL_AFTER: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(end: u64, ends: Option<Instant>) -> Search {
+        Search {
+            next: AtomicU64::new(50),
+            end,
+            ends,
+            right: AtomicU64::new(0),
+            told: Mutex::new(Instant::now()),
+            wrong: Mutex::default(),
+        }
+    }
+
+    #[test]
+    fn a_search_runs_each_seed_once() {
+        let search = search(460, None);
+        let portions = Mutex::new(Vec::new());
+        search.work(|first, end| {
+            portions.lock().expect("no panic").push((first, end));
+            Ok(String::new())
+        });
+        let portions = portions.into_inner().expect("no panic");
+        assert_eq!(portions.first(), Some(&(50, 150)));
+        assert_eq!(portions.last(), Some(&(450, 460)));
+        assert_eq!(search.right.into_inner(), 410);
+    }
+
+    #[test]
+    fn a_search_ends_when_enough_is_wrong_or_the_time_is_over() {
+        let many = search(u64::MAX, None);
+        many.work(|_, _| Err("wrong".to_owned()));
+        let wrong = many.wrong.into_inner().expect("no panic");
+        assert_eq!(wrong.len(), WRONG_MAX);
+        let over = search(u64::MAX, Some(Instant::now()));
+        over.work(|_, _| unreachable!("the time is over"));
+    }
+}

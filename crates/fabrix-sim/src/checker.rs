@@ -12,6 +12,7 @@ use std::fmt;
 use std::ops::Range;
 
 use self::medium::Medium;
+use crate::trace::{self, Entry};
 
 /// Number of a write. Zero: the block was never written, or holds zeroes.
 pub(crate) type Value = u64;
@@ -74,6 +75,18 @@ pub(crate) struct Wrong {
     pub(crate) read: Value,
     /// What it may hold.
     pub(crate) possible: Vec<Value>,
+}
+
+impl Wrong {
+    fn new(block: u64, read: Value, possible: Vec<Value>) -> Self {
+        let wrong = Self {
+            block,
+            read,
+            possible,
+        };
+        trace::note(|| Entry::new(trace::CHECKER, wrong.to_string()).blocks(block..block + 1));
+        wrong
+    }
 }
 
 impl fmt::Display for Wrong {
@@ -244,11 +257,7 @@ impl Checker {
         let others = |possible: &&Value| ![expected, write.value].contains(*possible);
         match read.possible[0].iter().any(|it| others(&it)) {
             true => Ok(()),
-            false => Err(Wrong {
-                block,
-                read: expected,
-                possible: read.possible[0].clone(),
-            }),
+            false => Err(Wrong::new(block, expected, read.possible[0].clone())),
         }
     }
 
@@ -329,11 +338,8 @@ impl Checker {
         let blocks = (read.first..).zip(read.possible).zip(values);
         for ((block, possible), value) in blocks {
             if !possible.contains(value) {
-                return Err(Wrong {
-                    block,
-                    read: *value,
-                    possible,
-                });
+                let read = *value;
+                return Err(Wrong::new(block, read, possible));
             }
             let block = &mut self.range(block..block + 1)[0];
             block.saw(*value, read.began, now);

@@ -15,6 +15,8 @@ use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
 use crate::backing::{self, Backing};
 use crate::choices::Choices;
 use crate::images::{BLOCK_BYTES, Images, Place, Write};
+use crate::trace::{self, Entry};
+use crate::workload;
 
 /// How the disk of a world behaves.
 #[derive(Clone, Copy, Debug)]
@@ -243,7 +245,9 @@ impl Task for Requests {
             return shard.complete(pending.token, completion);
         }
         let mut state = self.state.lock().expect("no panic in a disk");
-        pending.ended = Some(state.take_effect(pending, (self.channel, slot)));
+        let status = state.take_effect(pending, (self.channel, slot));
+        pending.ended = Some(status);
+        trace::note(|| pending.entry(state.images.seen()).status(status));
         drop(state);
         let left = pending.ends_after;
         self.wait(shard, slot, left);
@@ -255,6 +259,18 @@ impl Drop for Requests {
     fn drop(&mut self) {
         let mut state = self.state.lock().expect("no panic in a disk");
         state.images.forget(self.channel);
+    }
+}
+
+impl Pending {
+    /// The request has taken effect on what reads see.
+    fn entry(&self, seen: &[u8]) -> Entry {
+        let block = |bytes: usize| bytes as u64 / u64::from(BLOCK_BYTES);
+        let blocks = block(self.start)..block(self.start + self.bytes);
+        let bytes = &seen[self.start..self.start + self.bytes];
+        let values = workload::values(bytes, blocks.clone()).unwrap_or_default();
+        let what = format!("carries out a {}", self.operation.word());
+        Entry::new("disk", what).blocks(blocks).values(&values)
     }
 }
 

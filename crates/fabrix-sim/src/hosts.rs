@@ -12,7 +12,9 @@ use fabrix_rt::Shard;
 
 use crate::checker::Checker;
 use crate::choices::Choices;
+use crate::net;
 use crate::server::{ISCSI_TARGET, SUBSYSTEM, iscsi_address, nvme_address};
+use crate::trace::{self, Entry};
 use crate::workload::{Wish, Workload};
 use crate::world::World;
 
@@ -42,12 +44,12 @@ impl Host {
         wish: Wish,
     ) -> Self {
         let losses = Arc::new(AtomicU64::new(0));
-        let options = options(world, &losses, &mut choices);
+        let (id, shard) = world.add_shard();
+        let options = options(world, id, &losses, &mut choices);
         let device: Box<dyn Device> = match protocol {
             Protocol::Nvme => Box::new(connect_nvme(&options)),
             Protocol::Iscsi => Box::new(connect_iscsi(&options)),
         };
-        let (_, shard) = world.add_shard();
         let workload = Workload::start(&mut shard.borrow_mut(), &*device, checker, choices, wish);
         Self {
             shard,
@@ -87,7 +89,7 @@ impl Host {
     }
 }
 
-fn options(world: &World, losses: &Arc<AtomicU64>, choices: &mut Choices) -> Options {
+fn options(world: &World, shard: usize, losses: &Arc<AtomicU64>, choices: &mut Choices) -> Options {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&(choices.word() | 1).to_le_bytes());
     let mut options = Options::new(Nqn::new(HOST).expect("an NQN"), id);
@@ -98,6 +100,8 @@ fn options(world: &World, losses: &Arc<AtomicU64>, choices: &mut Choices) -> Opt
     options.data_digest = choices.once_in(2);
     let counted = Arc::clone(losses);
     options.watch = Arc::new(move |_, event| {
+        let who = || format!("host {}", net::address_of(shard));
+        trace::note(|| Entry::new(who(), format!("says of its path: {event:?}")));
         counted.fetch_add(u64::from(event == PathEvent::Lost), Relaxed);
     });
     options

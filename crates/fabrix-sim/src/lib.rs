@@ -2,6 +2,7 @@
 //! seed or from the bytes of a fuzzer.
 //!
 //! - `choices`, `run`: where every decision comes from, and what a run leaves out.
+//! - `attempt`, `shrink`: one run of a world, and smaller runs of a world that is wrong.
 //! - `trace`: what has happened, for an engineer to read.
 //! - `net`, `driver`: the network, and the driver that carries the operations of a shard out on it.
 //! - `world`: shards, time, and planned events.
@@ -17,6 +18,7 @@
 //!
 //! This crate is a test and never part of the product.
 
+mod attempt;
 mod backing;
 mod checker;
 mod choices;
@@ -34,13 +36,17 @@ mod report;
 mod reservations;
 mod run;
 mod server;
+mod shrink;
 mod store;
-pub mod trace;
+mod trace;
 mod workload;
 mod world;
 mod worlds;
 
+pub use attempt::{Attempt, attempt};
 pub use place::{Listener, Place, Stream};
 pub use report::Report;
-pub use run::{Cut, Run};
+pub use run::{Cut, Run, Source};
+pub use shrink::{Shrunk, shrink};
+pub use trace::{Entry, Record};
 pub use worlds::{Kind, WORLDS, find, of_bytes};

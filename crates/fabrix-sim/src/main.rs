@@ -1,83 +1,132 @@
-//! Runs worlds: `fabrix-sim WORLD FIRST END TWICE`. WORLD is a name, or `all`: then each seed names
-//! its world. FIRST and END are the first seed and the first that is not run. Seeds below TWICE run
-//! twice, and both runs have to agree. `cargo xtask sim` starts it.
+//! Runs worlds: `fabrix-sim WORLD FIRST END TWICE [OPTIONS]`. `cargo xtask sim` starts it, and says
+//! what the options mean.
+//!
+//! WORLD is a name, or `all`: then each seed names its world. FIRST and END are the first seed and
+//! the first that is not run. Seeds below TWICE run twice, and both runs have to agree. The first
+//! seed that is wrong is the last one. With `--folder` it is shrunk first, and the folder gets a
+//! trace of the smallest run.
 
-use std::panic::{self, AssertUnwindSafe};
+mod arguments;
+
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
-use fabrix_sim::{Cut, Kind, Report, Run, WORLDS, trace};
+use fabrix_sim::{Attempt, Cut, Kind, Source, WORLDS, attempt, of_bytes, shrink};
+
+use self::arguments::Arguments;
 
 fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(sentence) => {
+            eprintln!("fabrix-sim: {sentence}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// False: a world is wrong.
+fn run() -> Result<bool, String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let Some((name, [first, end, twice])) = parse(&words) else {
-        eprintln!(
-            "fabrix-sim: write a world, the first seed, the first that is not run, and below which seeds run twice"
-        );
-        return ExitCode::from(2);
-    };
-    let mut wrong = 0;
-    for seed in first..end {
-        let Some(kind) = fabrix_sim::find(name, seed) else {
+    let arguments = Arguments::parse(&words)?;
+    if let Some(path) = &arguments.bytes {
+        let bytes = fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+        let (kind, source) = of_bytes(&bytes);
+        let again = format!("--bytes {path}");
+        let name = Path::new(path).file_name().unwrap_or_default();
+        let name = format!("bytes-{}", name.to_string_lossy());
+        let world = World {
+            kind,
+            source,
+            again,
+            name,
+        };
+        return world.run(&arguments, false);
+    }
+    for seed in arguments.first..arguments.end {
+        let world = World::of_seed(&arguments.world, seed)?;
+        if !world.run(&arguments, seed < arguments.twice)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A world to run.
+struct World {
+    kind: &'static Kind,
+    source: Source,
+    /// The options that name it.
+    again: String,
+    /// Name of its files.
+    name: String,
+}
+
+impl World {
+    fn of_seed(name: &str, seed: u64) -> Result<Self, String> {
+        let kind = fabrix_sim::find(name, seed).ok_or_else(|| {
             let names: Vec<_> = WORLDS.iter().map(|kind| kind.name).collect();
             let names = names.join(", ");
-            eprintln!("fabrix-sim: there is no world `{name}`; write all, {names}");
-            return ExitCode::from(2);
+            format!("there is no world `{name}`; write all, {names}")
+        })?;
+        Ok(Self {
+            kind,
+            source: Source::Seed(seed),
+            again: format!("--world {} --seed {seed}", kind.name),
+            name: format!("{}-{seed}", kind.name),
+        })
+    }
+
+    /// Runs it, and tells what is wrong. False: something is.
+    fn run(&self, arguments: &Arguments, twice: bool) -> Result<bool, String> {
+        let run = |recorded| attempt(self.kind, &self.source, &arguments.cut, recorded);
+        let mut ran = run(arguments.records());
+        if arguments.tells {
+            println!("{}", ran.report);
+        }
+        if twice && run(false).report.digest != ran.report.digest {
+            ran.report
+                .faults
+                .push("two runs of this seed differ".to_owned());
+        }
+        if ran.report.faults.is_empty() {
+            self.write(arguments, &ran, arguments.trace)?;
+            return Ok(true);
+        }
+        let whole = arguments.cut == Cut::default();
+        let shrunk = arguments.folder.as_ref().filter(|_| whole);
+        let shrunk = shrunk.and_then(|_| shrink(self.kind, &self.source));
+        let whole = (&arguments.cut, &ran);
+        let (cut, smallest) = shrunk.as_ref().map_or(whole, |it| (&it.cut, &it.attempt));
+        eprintln!("again: cargo xtask sim {}{cut}", self.again);
+        for fault in &smallest.report.faults {
+            eprintln!("  {fault}");
+        }
+        if let Some(shrunk) = &shrunk {
+            eprintln!("{shrunk}");
+            eprintln!("the whole world: {}", ran.report.faults[0]);
+        }
+        if arguments.folder.is_some() {
+            let record = &smallest.record;
+            eprint!("planned faults:\n{}", record.faults_in_words());
+            eprint!("before it was wrong:\n{}", record.last_in_words());
+        }
+        self.write(arguments, smallest, true)?;
+        Ok(false)
+    }
+
+    /// Writes what happened into the files that were asked for.
+    fn write(&self, arguments: &Arguments, ran: &Attempt, trace: bool) -> Result<(), String> {
+        let Some(folder) = arguments.folder.as_ref().filter(|_| trace) else {
+            return Ok(());
         };
-        let faults = faults(kind, seed, seed < twice, end - first == 1);
-        if !faults.is_empty() {
-            wrong += 1;
-            eprintln!("again: cargo xtask sim --world {} --seed {seed}", kind.name);
-            for fault in faults {
-                eprintln!("  {fault}");
-            }
-        }
+        let path = Path::new(folder).join(format!("{}.jsonl", self.name));
+        let written =
+            fs::create_dir_all(folder).and_then(|()| fs::write(&path, ran.record.json_lines()));
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        eprintln!("trace: {}", path.display());
+        Ok(())
     }
-    if wrong == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
-}
-
-fn parse(words: &[String]) -> Option<(&str, [u64; 3])> {
-    let (name, numbers) = words.split_first()?;
-    let numbers: Vec<u64> = numbers
-        .iter()
-        .map(|word| word.parse().ok())
-        .collect::<Option<_>>()?;
-    Some((name, numbers.try_into().ok()?))
-}
-
-/// What is wrong in the world of a seed.
-fn faults(kind: &Kind, seed: u64, twice: bool, tell: bool) -> Vec<String> {
-    if tell {
-        trace::start();
-    }
-    let report = match run(kind, seed) {
-        Ok(report) => report,
-        Err(fault) => return vec![fault],
-    };
-    if tell {
-        println!("{report}");
-        for entry in trace::take().entries {
-            println!("  {entry}");
-        }
-    }
-    let mut faults = report.faults;
-    if twice {
-        match run(kind, seed) {
-            Ok(second) if second.digest == report.digest => {}
-            Ok(_) => faults.push("two runs of this seed differ".to_owned()),
-            Err(fault) => faults.push(fault),
-        }
-    }
-    faults
-}
-
-/// Runs a world. A panic in it is a fault.
-fn run(kind: &Kind, seed: u64) -> Result<Report, String> {
-    panic::catch_unwind(AssertUnwindSafe(|| {
-        (kind.run)(&Run::of_seed(seed, Cut::default()))
-    }))
-    .map_err(|_| "a panic, see above".to_owned())
 }

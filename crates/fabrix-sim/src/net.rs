@@ -83,8 +83,10 @@ pub(crate) enum Tried {
 impl Net {
     /// A network without connections.
     pub(crate) fn new(habits: Habits, choices: Choices) -> Self {
+        let now = Nanos(1_000_000_000);
+        trace::set_time(now);
         Self(Arc::new(Mutex::new(State {
-            now: Nanos(1_000_000_000),
+            now,
             habits,
             choices,
             events: BinaryHeap::new(),
@@ -155,9 +157,9 @@ impl Net {
     /// A socket that is not connected.
     pub(crate) fn socket(&self, shard: ShardId, from: Option<IpAddr>) -> Box<dyn SimulatedSocket> {
         let mut state = self.state();
-        let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, u8::try_from(shard).unwrap_or(255)));
         state.next_port += 1;
-        let local = SocketAddr::new(from.unwrap_or(own), state.next_port);
+        let address = from.unwrap_or_else(|| address_of(shard));
+        let local = SocketAddr::new(address, state.next_port);
         let id = state.ends.add(End::new(shard, local));
         drop(state);
         Box::new(StreamSocket::new(self, id))
@@ -246,4 +248,9 @@ impl Net {
     pub(crate) fn ends(&self) -> usize {
         self.state().ends.iter().count()
     }
+}
+
+/// The address from which a shard connects.
+pub(crate) fn address_of(shard: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 1, 0, u8::try_from(shard).unwrap_or(255)))
 }

@@ -14,7 +14,7 @@ use fabrix_rt::simulated::{SimulatedListener, SimulatedSocket};
 use fabrix_rt::{Control, ControlThread, Nanos, Remote};
 
 use crate::net::{EndId, Habits, Net, ShardId, State, StreamSocket, Tried};
-use crate::run::{Cut, Run};
+use crate::run::{Cut, Run, Source};
 use crate::world::{self, World};
 
 /// Where a test runs.
@@ -44,7 +44,7 @@ impl Place {
             short_receives: false,
         };
         Self(Kind::World(
-            World::new(&Run::of_seed(0, Cut::default()), habits)
+            World::new(&Run::new(&Source::Seed(0), &Cut::default()), habits)
                 .net()
                 .clone(),
         ))

@@ -1,20 +1,27 @@
 //! One run of a world: where its choices come from, and how much of it happens.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::choices::{Bytes, Choices};
+use crate::trace;
 
 /// One run of a world.
 #[derive(Debug)]
 pub struct Run {
-    source: Source,
+    seed: u64,
+    /// Choices that come from bytes, not from the seed.
+    bytes: Option<Bytes>,
     cut: Cut,
 }
 
-#[derive(Debug)]
-enum Source {
+/// Where the choices of a world come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A seed.
     Seed(u64),
-    Bytes(Bytes),
+    /// The input of a fuzzer.
+    Bytes(Vec<u8>),
 }
 
 /// What a run leaves out, so that a fault is found in less. Everything else is chosen as without
@@ -28,29 +35,29 @@ pub struct Cut {
 }
 
 impl Run {
-    /// A run of a seed.
-    pub fn of_seed(seed: u64, cut: Cut) -> Self {
-        let source = Source::Seed(seed);
-        Self { source, cut }
-    }
-
-    /// A run whose choices are bytes.
-    pub fn of_bytes(bytes: &[u8], cut: Cut) -> Self {
-        let source = Source::Bytes(Bytes::new(bytes));
-        Self { source, cut }
+    /// A run with these choices, which has not begun.
+    pub fn new(source: &Source, cut: &Cut) -> Self {
+        let (seed, bytes) = match source {
+            Source::Seed(seed) => (*seed, None),
+            Source::Bytes(bytes) => (0, Some(Bytes::new(bytes))),
+        };
+        let cut = cut.clone();
+        Self { seed, bytes, cut }
     }
 
     /// The choices of a part of the world.
     pub(crate) fn choices(&self, part: u64) -> Choices {
-        match &self.source {
-            Source::Seed(seed) => Choices::of_seed(*seed, part),
-            Source::Bytes(bytes) => Choices::of_bytes(bytes, part),
+        match &self.bytes {
+            None => Choices::of_seed(self.seed, part),
+            Some(bytes) => Choices::of_bytes(bytes, part),
         }
     }
 
     /// How many requests a host submits in this run, of so many that were chosen.
     pub(crate) fn requests(&self, chosen: u64) -> u64 {
-        self.cut.requests.map_or(chosen, |most| most.min(chosen))
+        let requests = self.cut.requests.map_or(chosen, |most| most.min(chosen));
+        trace::note_requests(requests);
+        requests
     }
 
     pub(crate) fn cut(&self) -> &Cut {
@@ -64,5 +71,22 @@ impl Cut {
         self.faults
             .as_ref()
             .is_none_or(|kept| kept.contains(&number))
+    }
+}
+
+/// The options of `cargo xtask sim`, each with a space before it.
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(requests) = self.requests {
+            write!(f, " --requests {requests}")?;
+        }
+        match &self.faults {
+            None => Ok(()),
+            Some(none) if none.is_empty() => write!(f, " --faults none"),
+            Some(kept) => {
+                let numbers: Vec<_> = kept.iter().map(u64::to_string).collect();
+                write!(f, " --faults {}", numbers.join(","))
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::backing::Backing;
 use crate::checker::Checker;
 use crate::images::BLOCK;
 use crate::store::SimStore;
+use crate::trace::{self, Entry};
 use crate::workload;
 use crate::world::World;
 
@@ -61,6 +62,7 @@ impl Server {
 
     /// Starts the target again after its end.
     pub(crate) fn restart(&mut self, world: &Rc<World>) {
+        trace::note(|| Entry::new(trace::TARGET, "starts"));
         let made: Vec<_> = (0..self.shard_count).map(|_| world.add_shard()).collect();
         let remotes = made.iter().map(|(_, shard)| shard.borrow().remote());
         let remotes = remotes.collect();

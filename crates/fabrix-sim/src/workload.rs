@@ -14,6 +14,8 @@ use self::expectation::Expectation;
 use crate::checker::{Checker, Value};
 use crate::choices::Choices;
 use crate::images::BLOCK;
+use crate::net;
+use crate::trace::{self, Entry};
 
 /// What a workload does.
 #[derive(Clone, Copy, Debug)]
@@ -206,11 +208,14 @@ impl Workload {
             payload,
             token: self.token(slot),
         };
-        self.slots[slot] = Slot::Running(Running {
+        let running = Running {
             operation,
             blocks,
             expectation,
-        });
+        };
+        let who = || format!("host {}", net::address_of(shard.id()));
+        trace::note(|| running.entry(who(), "begins"));
+        self.slots[slot] = Slot::Running(running);
         match self.channel.submit(shard, request) {
             Submit::Pending => {}
             Submit::Done(status, loan) => self.end(shard, slot, status, &loan),
@@ -224,6 +229,8 @@ impl Workload {
         };
         self.ended += 1;
         self.failed += u64::from(!status.is_ok());
+        let who = || format!("host {}", net::address_of(shard.id()));
+        trace::note(|| running.ending(who(), status, loan));
         let Running {
             operation,
             blocks,
@@ -251,6 +258,30 @@ impl Task for Workload {
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
         self.submit(shard, usize::try_from(slot).expect("an index"));
+    }
+}
+
+impl Running {
+    fn entry(&self, who: String, what: &str) -> Entry {
+        let entry = Entry::new(who, format!("{what} a {}", self.operation.word()));
+        let entry = entry.blocks(self.blocks.clone());
+        let [expected, written] = self.expectation.values();
+        match self.operation {
+            Operation::Read | Operation::Flush => entry,
+            Operation::CompareAndWrite { .. } => entry.values(&[expected, written]),
+            _ => entry.values(&[written]),
+        }
+    }
+
+    fn ending(&self, who: String, status: Status, loan: &Loan) -> Entry {
+        let entry = self.entry(who, "ends").status(status);
+        match (self.operation, status, loan) {
+            (Operation::Read, Status::Ok, Loan::Buf(buf)) => {
+                let values = values(buf.bytes(), self.blocks.clone());
+                entry.values(&values.unwrap_or_default())
+            }
+            _ => entry,
+        }
     }
 }
 

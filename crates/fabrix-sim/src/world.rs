@@ -148,7 +148,7 @@ impl World {
         if self.cut.keeps_fault(number) {
             self.plan(at, move |world| {
                 if let Some(words) = action(world) {
-                    trace::note(|| Entry::new("world", words).fault(number));
+                    trace::note(|| Entry::new("world:", words).fault(number));
                 }
             });
         }

@@ -4,7 +4,7 @@ use crate::hosts::Protocol;
 use crate::one_disk::{self, Subject};
 use crate::report::Report;
 use crate::reservations;
-use crate::run::{Cut, Run};
+use crate::run::{Run, Source};
 
 /// A kind of world.
 pub struct Kind {
@@ -55,19 +55,20 @@ pub fn find(name: &str, seed: u64) -> Option<&'static Kind> {
 }
 
 /// The world of bytes: the first one is its place in the table, and the others are its choices.
-pub fn of_bytes(bytes: &[u8], cut: Cut) -> (&'static Kind, Run) {
+pub fn of_bytes(bytes: &[u8]) -> (&'static Kind, Source) {
     let (place, choices) = bytes.split_first().unwrap_or((&0, &[]));
     let kind = WORLDS.get(usize::from(*place)).unwrap_or(&WORLDS[0]);
-    (kind, Run::of_bytes(choices, cut))
+    (kind, Source::Bytes(choices.to_vec()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Cut;
 
     fn report(bytes: &[u8]) -> Report {
-        let (kind, run) = of_bytes(bytes, Cut::default());
-        (kind.run)(&run)
+        let (kind, source) = of_bytes(bytes);
+        (kind.run)(&Run::new(&source, &Cut::default()))
     }
 
     #[test]

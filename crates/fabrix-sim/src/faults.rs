@@ -18,7 +18,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
     let span = choices.one_of(&[100_000, 1_000_000, 20_000_000]);
     for _ in 0..choices.below(9) {
         let at = world.now() + Duration::from_micros(choices.below(span));
-        match choices.below(4) {
+        match choices.below(5) {
             0 => plan_at_an_end(world, at, choices, |world, end| {
                 world.net().reset(end);
                 "is reset".to_owned()
@@ -34,6 +34,11 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
                     world.net().stall(end, world.now() + time);
                     format!("stalls for {time:?}")
                 });
+            }
+            3 => {
+                let longest = choices.one_of(&[300, 3_000, 12_000]);
+                let time = Duration::from_millis(choices.below(longest));
+                plan_a_pause(world, at, choices, time);
             }
             _ => {
                 let down = Duration::from_millis(choices.below(3_000));
@@ -92,6 +97,19 @@ fn plan_at_an_end(
         let end = *ends.get(index)?;
         let name = world.net().name(end);
         Some(format!("{name} {}", act(world, end)))
+    });
+}
+
+/// Plans that a shard of a host or of the target stands still for a time, as when its processor
+/// does something else.
+fn plan_a_pause(world: &Rc<World>, at: Nanos, choices: &mut Choices, time: Duration) {
+    let word = choices.below(1 << 16);
+    world.plan_fault(at, move |world| {
+        let shards = world.shard_ids();
+        let index = usize::try_from(word).expect("an index") % shards.len().max(1);
+        let shard = *shards.get(index)?;
+        world.stop_shard(shard, world.now() + time);
+        Some(format!("shard {shard} stands still for {time:?}"))
     });
 }
 

@@ -124,6 +124,11 @@ impl World {
         drop(shard);
     }
 
+    /// The numbers of the shards that the world turns.
+    pub(crate) fn shard_ids(&self) -> Vec<usize> {
+        self.shards.borrow().iter().map(|(id, _)| *id).collect()
+    }
+
     /// Lets a shard stand still until a time, as a suspended process does.
     pub(crate) fn stop_shard(&self, id: usize, until: Nanos) {
         self.stopped.borrow_mut().insert(id, until);

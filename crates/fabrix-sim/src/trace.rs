@@ -231,7 +231,10 @@ mod tests {
         let entry = entry.values(&[7, 0]).status(Status::Ok);
         assert_eq!(
             entry.json(),
-            r#"{"ns":2000000000,"who":"host 10.1.0.4","what":"ends the \"read\"","lba":3,"blocks":2,"values":[7, 0],"status":"Ok"}"#
+            concat!(
+                r#"{"ns":2000000000,"who":"host 10.1.0.4","what":"ends the \"read\"","#,
+                r#""lba":3,"blocks":2,"values":[7, 0],"status":"Ok"}"#
+            )
         );
         assert_eq!(
             entry.to_string(),

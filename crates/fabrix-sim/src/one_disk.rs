@@ -75,6 +75,8 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         time: world.now() - began,
         ..Report::default()
     };
+    // Some hosts disappear without a word: the target has to find out.
+    let is_lost = choices.once_in(4);
     for host in &mut hosts {
         let (ended, failed) = host.workload().borrow().ended();
         report.ended += ended;
@@ -91,8 +93,14 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         }
         host.leave();
     }
+    if is_lost {
+        let ends = world.net().connected();
+        ends.into_iter().for_each(|end| world.net().cut(end));
+    }
     report.faults.extend(server.borrow().check_image(&checker));
     world.run_until(world.now() + AFTERWARDS);
+    // What was still on its way has come late: it must not have changed anything.
+    report.faults.extend(server.borrow().check_image(&checker));
     let mut left = vec![("sockets", world.net().ends())];
     left.extend(server.borrow().left());
     left.extend(hosts.iter().flat_map(Host::left));

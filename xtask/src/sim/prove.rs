@@ -97,8 +97,12 @@ fn one_wrong(program: &Path, world: &str, seed: u64) -> Option<Wrong> {
 }
 
 fn wrong_of(program: &Path, world: &str, start: u64, end: u64) -> Option<Wrong> {
-    let mut worlds = command(program);
-    worlds.arg(world);
+    // coreutils' timeout: a mistake may keep a world from ending.
+    let mut worlds = command("timeout");
+    worlds
+        .args(["--kill-after=1", SECONDS_MAX])
+        .arg(program)
+        .arg(world);
     worlds.args([start, end, 0].map(|number| number.to_string()));
     output(&mut worlds).err().map(|said| parse(&said, start))
 }
@@ -216,6 +220,8 @@ fn remove_others(root: &Path, folder: &Path, listed: &BTreeSet<PathBuf>) -> Resu
 
 /// Seeds of one process.
 const PORTION: usize = 20;
+/// A portion that takes longer never ends. It takes a second on a machine with other work.
+const SECONDS_MAX: &str = "120";
 /// A mistake has to be found below this seed.
 const SEEDS: u64 = 5_000;
 /// Seeds that run without a mistake.

@@ -43,6 +43,9 @@ pub(crate) struct Options {
     /// Writes what happens to target/sim/WORLD-SEED.jsonl
     #[arg(long, requires = "one")]
     trace: bool,
+    /// Writes what arrives in the network to a file for Wireshark
+    #[arg(long, value_name = "FILE", requires = "one")]
+    pcap: Option<PathBuf>,
     /// Plants mistakes into a copy of the product, and finds each: all, or those with NAME in their
     /// names
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
@@ -103,6 +106,9 @@ impl Options {
         }
         if let Some(faults) = &self.faults {
             one.args(["--faults", faults]);
+        }
+        if let Some(path) = &self.pcap {
+            one.arg("--pcap").arg(path);
         }
         if self.trace {
             one.arg("--trace");

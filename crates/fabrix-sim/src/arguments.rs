@@ -17,6 +17,8 @@ pub(crate) struct Arguments {
     /// Where traces and captures go.
     pub(crate) folder: Option<String>,
     pub(crate) trace: bool,
+    /// Where the capture of a world goes, right or wrong.
+    pub(crate) pcap: Option<String>,
     /// Whether a world that is right is told of.
     pub(crate) tells: bool,
 }
@@ -48,6 +50,7 @@ impl Arguments {
                 "--faults" => arguments.cut.faults = Some(numbers(value()?)?),
                 "--bytes" => arguments.bytes = Some(value()?.clone()),
                 "--folder" => arguments.folder = Some(value()?.clone()),
+                "--pcap" => arguments.pcap = Some(value()?.clone()),
                 "--trace" => arguments.trace = true,
                 _ => return Err(format!("there is no option {option}")),
             }
@@ -57,7 +60,7 @@ impl Arguments {
 
     /// Whether what happens is recorded at once, and not only when a world is wrong.
     pub(crate) fn records(&self) -> bool {
-        self.trace || (self.folder.is_some() && self.cut != Cut::default())
+        self.trace || self.pcap.is_some() || (self.folder.is_some() && self.cut != Cut::default())
     }
 }
 

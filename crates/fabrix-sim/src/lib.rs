@@ -20,6 +20,7 @@
 
 mod attempt;
 mod backing;
+mod capture;
 mod checker;
 mod choices;
 mod disk;

@@ -9,7 +9,7 @@
 mod arguments;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fabrix_sim::{Attempt, Cut, Kind, Source, WORLDS, attempt, of_bytes, shrink};
@@ -92,7 +92,7 @@ impl World {
                 .push("two runs of this seed differ".to_owned());
         }
         if ran.report.faults.is_empty() {
-            self.write(arguments, &ran, arguments.trace)?;
+            self.write(arguments, &ran, false)?;
             return Ok(true);
         }
         let whole = arguments.cut == Cut::default();
@@ -111,22 +111,33 @@ impl World {
         if arguments.folder.is_some() {
             let record = &smallest.record;
             eprint!("planned faults:\n{}", record.faults_in_words());
-            eprint!("before it was wrong:\n{}", record.last_in_words());
+            eprint!("what happened before:\n{}", record.last_in_words());
         }
         self.write(arguments, smallest, true)?;
         Ok(false)
     }
 
-    /// Writes what happened into the files that were asked for.
-    fn write(&self, arguments: &Arguments, ran: &Attempt, trace: bool) -> Result<(), String> {
-        let Some(folder) = arguments.folder.as_ref().filter(|_| trace) else {
-            return Ok(());
-        };
-        let path = Path::new(folder).join(format!("{}.jsonl", self.name));
-        let written =
-            fs::create_dir_all(folder).and_then(|()| fs::write(&path, ran.record.json_lines()));
-        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        eprintln!("trace: {}", path.display());
-        Ok(())
+    /// Writes what happened into the files that were asked for. Of a world that is wrong, all.
+    fn write(&self, arguments: &Arguments, ran: &Attempt, wrong: bool) -> Result<(), String> {
+        let record = &ran.record;
+        let folder = arguments.folder.as_ref().map(Path::new);
+        let file = |ending| Some(folder?.join(format!("{}.{ending}", self.name)));
+        if let Some(path) = file("jsonl").filter(|_| arguments.trace || wrong) {
+            write("trace", &path, record.json_lines().as_bytes())?;
+        }
+        let named = arguments.pcap.as_ref().map(PathBuf::from);
+        match named.or_else(|| file("pcap").filter(|_| wrong)) {
+            Some(path) => write("wire", &path, record.capture()),
+            None => Ok(()),
+        }
     }
+}
+
+/// Writes a file, and tells where it is.
+fn write(what: &str, path: &Path, content: &[u8]) -> Result<(), String> {
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = folder.and_then(|()| fs::write(path, content));
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    eprintln!("{what}: {}", path.display());
+    Ok(())
 }

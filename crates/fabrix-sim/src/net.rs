@@ -26,6 +26,7 @@ pub(crate) use self::socket::StreamSocket;
 pub(crate) use self::state::State;
 use self::state::{Ends, Event, Listening};
 use self::threads::Threads;
+use crate::capture::Segment;
 use crate::choices::Choices;
 use crate::trace;
 
@@ -210,7 +211,11 @@ impl Net {
 
     /// Resets a connection: both ends see it, one of them after a latency.
     pub(crate) fn reset(&self, id: EndId) {
-        self.state().reset(id);
+        let mut state = self.state();
+        if let Some(end) = state.ends.get(id) {
+            end.note_segment(Segment::Rst);
+        }
+        state.reset(id);
     }
 
     /// Delays everything that is under way or will be sent to an end until a time. Then the pieces

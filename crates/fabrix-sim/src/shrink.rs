@@ -58,6 +58,7 @@ pub fn shrink(kind: &Kind, source: &Source) -> Option<Shrunk> {
     search.drop_requests();
     search.drop_faults();
     search.drop_requests();
+    search.drop_idle_faults();
     Some(search.smallest)
 }
 
@@ -108,6 +109,15 @@ impl Search<'_> {
             if fewer.remove(&number) {
                 self.keeps_faults(fewer);
             }
+        }
+    }
+
+    /// Drops the faults that find nothing to strike any more.
+    fn drop_idle_faults(&mut self) {
+        let struck = self.smallest.attempt.record.faults();
+        let kept = self.smallest.cut.faults.as_ref();
+        if kept.is_some_and(|kept| *kept != struck) {
+            self.keeps_faults(struck);
         }
     }
 

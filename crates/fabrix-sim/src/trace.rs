@@ -6,10 +6,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use fabrix_block::Status;
 use fabrix_rt::Nanos;
+
+use crate::capture::{Capture, Segment};
 
 thread_local! {
     static NOW: Cell<Nanos> = const { Cell::new(Nanos(0)) };
@@ -21,6 +24,7 @@ thread_local! {
 pub struct Record {
     /// In order.
     pub entries: Vec<Entry>,
+    capture: Capture,
     /// Most requests that a host had to submit.
     pub(crate) requests: u64,
 }
@@ -49,6 +53,11 @@ pub(crate) fn take() -> Record {
     RECORD.take().unwrap_or_default()
 }
 
+/// Whether somebody wants to know what happens.
+pub(crate) fn is_on() -> bool {
+    RECORD.with_borrow(Option::is_some)
+}
+
 /// Sets the time of what happens from now on.
 pub(crate) fn set_time(now: Nanos) {
     NOW.set(now);
@@ -64,6 +73,15 @@ pub(crate) fn note(entry: impl FnOnce() -> Entry) {
     });
 }
 
+/// Records that a segment arrives.
+pub(crate) fn note_segment(from: SocketAddr, to: SocketAddr, segment: Segment<'_>) {
+    RECORD.with_borrow_mut(|record| {
+        if let Some(record) = record {
+            record.segment(from, to, segment);
+        }
+    });
+}
+
 /// Records how many requests a host has to submit.
 pub(crate) fn note_requests(requests: u64) {
     RECORD.with_borrow_mut(|record| {
@@ -74,6 +92,24 @@ pub(crate) fn note_requests(requests: u64) {
 }
 
 impl Record {
+    fn segment(&mut self, from: SocketAddr, to: SocketAddr, segment: Segment<'_>) {
+        let at = NOW.get();
+        self.capture.add(at, from, to, segment);
+        let what = match segment {
+            Segment::Bytes(_) => return,
+            Segment::Syn => "SYN arrives",
+            Segment::Fin => "FIN arrives",
+            Segment::Rst => "RST arrives",
+        };
+        let entry = Entry::new(format!("connection {from} -> {to}:"), what);
+        self.entries.push(Entry { at, ..entry });
+    }
+
+    /// What has arrived, as a file of the format pcap.
+    pub fn capture(&self) -> &[u8] {
+        self.capture.file()
+    }
+
     /// Numbers of the planned faults that happened.
     pub(crate) fn faults(&self) -> BTreeSet<u64> {
         self.entries
@@ -231,10 +267,8 @@ mod tests {
         let entry = entry.values(&[7, 0]).status(Status::Ok);
         assert_eq!(
             entry.json(),
-            concat!(
-                r#"{"ns":2000000000,"who":"host 10.1.0.4","what":"ends the \"read\"","#,
-                r#""lba":3,"blocks":2,"values":[7, 0],"status":"Ok"}"#
-            )
+            "{\"ns\":2000000000,\"who\":\"host 10.1.0.4\",\"what\":\"ends the \\\"read\\\"\",\
+             \"lba\":3,\"blocks\":2,\"values\":[7, 0],\"status\":\"Ok\"}"
         );
         assert_eq!(
             entry.to_string(),

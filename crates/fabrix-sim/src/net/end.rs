@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use fabrix_rt::{Nanos, errno};
 
 use super::{EndId, ShardId, Tried};
+use crate::capture::Segment;
 use crate::choices::Choices;
+use crate::trace;
 
 /// One end of a connection, or of an attempt to connect.
 #[derive(Debug)]
@@ -100,11 +102,36 @@ impl End {
     pub(super) fn arrive(&mut self, now: Nanos) {
         while self.under_way.front().is_some_and(|(at, _)| *at <= now) {
             match self.under_way.pop_front() {
-                Some((_, Piece::Bytes(length))) => self.arrived += length,
-                Some((_, Piece::End)) => self.is_at_end = true,
-                Some((_, Piece::Reset)) => self.reset(),
+                Some((_, Piece::Bytes(length))) => {
+                    self.note_bytes(length);
+                    self.arrived += length;
+                }
+                Some((_, Piece::End)) => {
+                    self.note_segment(Segment::Fin);
+                    self.is_at_end = true;
+                }
+                Some((_, Piece::Reset)) => {
+                    self.note_segment(Segment::Rst);
+                    self.reset();
+                }
                 None => {}
             }
+        }
+    }
+
+    /// Records that the next bytes have arrived.
+    fn note_bytes(&self, length: usize) {
+        if trace::is_on() {
+            let next = self.unread.range(self.arrived..self.arrived + length);
+            let next: Vec<u8> = next.copied().collect();
+            self.note_segment(Segment::Bytes(&next));
+        }
+    }
+
+    /// Records that a segment from the peer has arrived.
+    pub(super) fn note_segment(&self, segment: Segment<'_>) {
+        if let Some(remote) = self.remote {
+            trace::note_segment(remote, self.local, segment);
         }
     }
 

@@ -10,7 +10,9 @@ use fabrix_rt::{Nanos, errno};
 use super::end::{self, End, Stage};
 use super::threads::Threads;
 use super::{EndId, Habits, ShardId, Tried};
+use crate::capture::Segment;
 use crate::choices::Choices;
+use crate::trace;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -140,11 +142,16 @@ impl State {
         let listening = self.listeners.get(&remote);
         let listening = listening.filter(|listening| !listening.is_shut_down);
         let Some(shard) = listening.map(|listening| listening.shard) else {
+            trace::note_segment(local, remote, Segment::Syn);
+            trace::note_segment(remote, local, Segment::Rst);
             if let Some(end) = self.ends.get_mut(id) {
                 end.stage = Stage::Refused;
             }
             return self.wake(id);
         };
+        trace::note_segment(local, remote, Segment::Syn);
+        trace::note_segment(remote, local, Segment::Syn);
+        trace::note_segment(local, remote, Segment::Bytes(&[]));
         let mut far = End::new(shard, remote);
         (far.remote, far.peer, far.stage) = (Some(local), Some(id), Stage::Connected);
         let far = self.ends.add(far);

@@ -13,6 +13,7 @@ use fabrix_rt::{Completion, Shard, Task, TaskId};
 use fabrix_transport::{self as transport, Ended};
 
 use crate::Notice;
+use crate::catch_up::CatchUp;
 use crate::command_table::{CommandTable, Waiting};
 use crate::context::CommandContext;
 use crate::disk::Stop;
@@ -387,6 +388,9 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Task for Connection<S, 
             Ok(stop) => return self.stop(shard, *stop),
             Err(other) => other,
         };
+        if message.is::<CatchUp>() {
+            return;
+        }
         match message.downcast_ref() {
             Some(ConnectionOrder::Drain) => self.drain(shard, SHUTTING_DOWN),
             Some(ConnectionOrder::Close(why)) => {
@@ -394,7 +398,7 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Task for Connection<S, 
                 self.end(shard);
             }
             Some(order) => P::order(self, shard, *order),
-            None => debug_assert!(false, "a connection takes orders and stops only"),
+            None => debug_assert!(false, "a connection takes orders, stops and rounds only"),
         }
     }
 }

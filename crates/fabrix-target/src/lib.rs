@@ -10,6 +10,7 @@
 //! the target runs.
 
 mod catalog;
+mod catch_up;
 mod channels;
 mod command_table;
 mod config;

@@ -52,6 +52,8 @@ pub(crate) enum ConnectionOrder {
     Announced,
     /// A disk has a notice for the host.
     Noticed,
+    /// A round of [`catch_up`](crate::catch_up) has ended.
+    CaughtUp,
 }
 
 /// The identity of a host in its Connect command.
@@ -114,8 +116,17 @@ pub(crate) struct Registry {
 
 struct Inner {
     controllers: HashMap<u16, Association>,
+    /// The I/O connections of controllers that have ended.
+    ending: Vec<Ending>,
     next: u16,
     most: usize,
+}
+
+/// An I/O connection whose controller has ended.
+struct Ending {
+    host: HostName,
+    subsystem: String,
+    address: ConnectionAddress,
 }
 
 /// Highest controller id: the standard reserves those above.
@@ -127,6 +138,7 @@ impl Registry {
         Self {
             inner: Mutex::new(Inner {
                 controllers: HashMap::new(),
+                ending: Vec::new(),
                 next: 1,
                 most,
             }),
@@ -237,19 +249,37 @@ impl Registry {
         Ok(Arc::clone(&association.traffic))
     }
 
+    /// The connections of a host to a subsystem that may still have commands in progress: those of
+    /// its controllers, and of controllers that have ended.
+    pub(crate) fn connections_of(
+        &self,
+        host: &HostName,
+        subsystem: &str,
+    ) -> Vec<ConnectionAddress> {
+        let inner = self.lock();
+        let controllers = inner.controllers.values();
+        let controllers = controllers.filter(|it| it.host == *host && it.subsystem == subsystem);
+        let of_controllers = controllers.flat_map(|it| it.queues.values().chain([&it.admin]));
+        let ending = inner.ending.iter();
+        let ending = ending.filter(|it| it.host == *host && it.subsystem == subsystem);
+        let ending = ending.map(|it| &it.address);
+        of_controllers.chain(ending).cloned().collect()
+    }
+
     /// Removes an I/O connection that has ended and has no request at a disk. Returns the admin
     /// connection if a reset or shutdown has waited for this.
     ///
-    /// `task` identifies the connection: another controller may have the id by now.
+    /// `address` identifies the connection: another controller may have the id by now.
     pub(crate) fn leave(
         &self,
         controller: u16,
         qid: u16,
-        task: TaskId,
+        address: &ConnectionAddress,
     ) -> Option<ConnectionAddress> {
+        self.lock().ending.retain(|it| !it.address.is(address));
         self.with(controller, |association| {
             let queues = &mut association.queues;
-            if queues.get(&qid).is_some_and(|queue| queue.task == task) {
+            if queues.get(&qid).is_some_and(|queue| queue.is(address)) {
                 queues.remove(&qid);
             }
             let over = association.quiescing && queues.is_empty();
@@ -279,9 +309,17 @@ impl Registry {
 
     /// Removes a controller whose admin connection has ended. Returns its I/O connections.
     pub(crate) fn dismiss(&self, controller: u16) -> Vec<ConnectionAddress> {
-        let association = self.lock().controllers.remove(&controller);
-        let queues = association.map(|association| association.queues);
-        queues.unwrap_or_default().into_values().collect()
+        let mut inner = self.lock();
+        let Some(association) = inner.controllers.remove(&controller) else {
+            return Vec::new();
+        };
+        let queues: Vec<_> = association.queues.into_values().collect();
+        inner.ending.extend(queues.iter().map(|queue| Ending {
+            host: association.host.clone(),
+            subsystem: association.subsystem.clone(),
+            address: queue.clone(),
+        }));
+        queues
     }
 }
 

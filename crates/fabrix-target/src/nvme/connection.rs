@@ -34,6 +34,8 @@ enum Role {
     Unknown {
         /// The Connect whose data is being fetched, and the length of the data in bytes.
         connecting: Option<(Claim, (SubmissionEntry, u32))>,
+        /// The Connect that waits for the older connections of its host, and its data.
+        waiting: Option<(Claim, (SubmissionEntry, Vec<u8>))>,
     },
     Admin(Box<Admin>),
     Io {
@@ -42,6 +44,14 @@ enum Role {
         qid: u16,
         traffic: Arc<Traffic>,
     },
+}
+
+impl Role {
+    /// No role, and no Connect yet.
+    const UNKNOWN: Self = Self::Unknown {
+        connecting: None,
+        waiting: None,
+    };
 }
 
 /// NVMe's part of a connection.
@@ -57,7 +67,7 @@ impl Nvme {
     /// A connection without a role.
     pub(crate) fn new(in_capsule_bytes: u32) -> Self {
         Self {
-            role: Role::Unknown { connecting: None },
+            role: Role::UNKNOWN,
             in_capsule_bytes,
             unsent: Vec::new(),
         }
@@ -193,6 +203,7 @@ impl<Q: Queue> Protocol<Q> for Nvme {
             ConnectionOrder::Served => connection.serve(shard),
             ConnectionOrder::Announced => connection.announce(shard),
             ConnectionOrder::Noticed => connection.noticed(shard),
+            ConnectionOrder::CaughtUp => connection.caught_up(shard),
             ConnectionOrder::Drain | ConnectionOrder::Close(_) => {}
         }
     }

@@ -249,6 +249,34 @@ fn a_host_that_is_silent_for_too_long_loses_all_its_queues() {
 }
 
 /// After a long standstill the shard finds the command before it finds that the keep-alive expired.
+/// The shard of the lost I/O queue stands still, so it does not know of the loss.
+#[test]
+fn a_write_of_a_lost_connection_is_never_carried_out_behind_those_of_the_next() {
+    let disk = TestDisk::new(4 << 20);
+    let stage = Stage::in_world(Plan::of(disk.clone()));
+    disk.when(Kind::Write, Do::Keep);
+    let (admin, mut io) = stage.admin_and_io();
+    let write = |data: u8| Data::Inline(if data == 1 { &[1; 512] } else { &[2; 512] });
+    io.submit(SubmissionEntry::write(1, 0, 1, false), write(1));
+    disk.until_kept(1);
+    let stands_still = Duration::from_secs(3);
+    stage.stop_for(1, stands_still);
+    let lost = stage.now();
+    drop((admin, io));
+    let mut next = stage.admin();
+    assert!(
+        stage.now() - lost >= stands_still,
+        "both shards know of the end"
+    );
+    disk.when(Kind::Write, Do::Obey);
+    let mut io = stage.io(&next, 1);
+    let newer = io.submit(SubmissionEntry::write(1, 0, 1, false), write(2));
+    next.property(Property::CSTS);
+    disk.release();
+    assert_eq!(io.finish(newer).status, Status::SUCCESS);
+    assert_eq!(io.read(1, 0, 1), [2; 512]);
+}
+
 #[test]
 fn a_keep_alive_that_comes_too_late_ends_the_association() {
     let plan = Plan {

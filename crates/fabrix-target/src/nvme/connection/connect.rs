@@ -16,12 +16,13 @@ use fabrix_rt::Shard;
 use super::{Connection, Nvme, Role};
 use crate::Notice;
 use crate::catalog::{Snapshot, States};
+use crate::catch_up;
 use crate::disk::{Member, Role as MemberRole};
 use crate::nvme::DISCOVERY_PORT;
 use crate::nvme::admin::{Admin, controller_limits, io_limits};
 use crate::nvme::context::Queue;
 use crate::nvme::io::{IoQueue, Owner};
-use crate::registry::{HostName, JoinError};
+use crate::registry::{ConnectionAddress, HostName, JoinError};
 
 impl<Q: Queue> Connection<Q, Nvme> {
     /// Handles a command of an unauthenticated peer: only Connect is allowed.
@@ -35,13 +36,16 @@ impl<Q: Queue> Connection<Q, Nvme> {
         let (role, mut context) = self.at_work(shard);
         let is_connect = matches!(FabricsCommand::parse(&entry), Ok(FabricsCommand::Connect));
         let connecting = match role {
-            Role::Unknown { connecting } if is_connect && connecting.is_none() => connecting,
+            Role::Unknown {
+                connecting,
+                waiting: None,
+            } if is_connect && connecting.is_none() => connecting,
             _ => return context.answer(claim, Status::COMMAND_SEQUENCE_ERROR),
         };
         match transfer {
             Transfer::Inline { .. } => {
                 let data = self.stream.in_place().to_vec();
-                self.connect(shard, claim, &entry, &data)
+                self.connect(shard, claim, entry, data)
             }
             Transfer::Fetch { bytes }
                 if bytes <= CONNECT_BYTES_MOST && context.fetch_data(claim.slot(), bytes) =>
@@ -57,7 +61,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         let (role, mut context) = self.at_work(shard);
         let data = context.stream.take_incoming(slot);
         let connecting = match role {
-            Role::Unknown { connecting } => connecting.take(),
+            Role::Unknown { connecting, .. } => connecting.take(),
             Role::Admin(_) | Role::Io { .. } => None,
         };
         let Some((claim, (entry, bytes))) = connecting else {
@@ -68,11 +72,66 @@ impl<Q: Queue> Connection<Q, Nvme> {
             return;
         }
         let data = context.bytes(Some(&data))[..bytes as usize].to_vec();
-        self.connect(shard, claim, &entry, &data);
+        self.connect(shard, claim, entry, data);
     }
 
-    /// Executes Connect.
+    /// Executes Connect, when all shards know which older connections of the host have ended. A
+    /// command that the host has lost with them may still be at a disk, and must not be carried out
+    /// after those that the host sends to its new controller.
     fn connect(
+        &mut self,
+        shard: &mut Shard,
+        claim: Claim,
+        entry: SubmissionEntry,
+        data: Vec<u8>,
+    ) -> Settled {
+        let older = self.older(&entry, &data);
+        let me = self.local.place(self.lifecycle.task);
+        match &mut self.protocol.role {
+            Role::Unknown { waiting, .. } if !older.is_empty() => {
+                if catch_up::send(me, &older) {
+                    return claim.keep(waiting, (entry, data));
+                }
+                let refusal = ConnectRefusal::status(
+                    Status::CONNECT_CONTROLLER_BUSY,
+                    "a shard has more to do than it can note",
+                );
+                self.refused(None, refusal.to_string());
+                let (_, mut context) = self.at_work(shard);
+                context.complete(claim, refusal.completion(), 0)
+            }
+            _ => self.join(shard, claim, &entry, &data),
+        }
+    }
+
+    /// The connections of older controllers of the host, if a Connect asks for a new controller.
+    fn older(&self, entry: &SubmissionEntry, data: &[u8]) -> Vec<ConnectionAddress> {
+        let shared = &self.local.shared;
+        let connect = Connect::parse(entry, data, shared.catalog.limits.max_queue_entries);
+        match connect {
+            Ok(connect) if connect.is_admin() => {
+                let host = host_name(&connect);
+                shared
+                    .registry
+                    .connections_of(&host, connect.subsystem.as_str())
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The round through the older connections has ended.
+    pub(super) fn caught_up(&mut self, shard: &mut Shard) {
+        let Role::Unknown { waiting, .. } = &mut self.protocol.role else {
+            return;
+        };
+        if let Some((claim, (entry, data))) = waiting.take() {
+            self.join(shard, claim, &entry, &data);
+            shard.flush_later(self.lifecycle.task);
+        }
+    }
+
+    /// Gives the connection the role for which its Connect asks.
+    fn join(
         &mut self,
         shard: &mut Shard,
         claim: Claim,

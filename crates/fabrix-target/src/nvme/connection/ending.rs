@@ -79,7 +79,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
     /// Takes the connection out of the state of its disks and out of the registry, once. Afterwards
     /// another connection may have the queue id.
     pub(super) fn leave_role(&mut self, shard: &mut Shard) {
-        match std::mem::replace(&mut self.protocol.role, Role::Unknown { connecting: None }) {
+        match std::mem::replace(&mut self.protocol.role, Role::UNKNOWN) {
             Role::Admin(mut admin) => admin.leave(),
             Role::Io {
                 controller,
@@ -89,7 +89,8 @@ impl<Q: Queue> Connection<Q, Nvme> {
             } => {
                 queue.leave();
                 let registry = &self.local.shared.registry;
-                let admin = registry.leave(controller, qid, self.lifecycle.task);
+                let address = self.local.place(self.lifecycle.task);
+                let admin = registry.leave(controller, qid, &address);
                 self.send_order(shard, admin, ConnectionOrder::Quiesced);
             }
             Role::Unknown { .. } => {}

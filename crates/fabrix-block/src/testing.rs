@@ -5,7 +5,7 @@ mod kernel;
 mod model;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub(crate) struct FrontEnd {
 }
 
 #[derive(Default)]
-struct Endings(HashMap<u32, (Status, Loan)>);
+struct Endings(BTreeMap<u32, (Status, Loan)>);
 
 impl Task for Endings {
     fn completed(&mut self, _shard: &mut Shard, slot: u32, completion: Completion) {

@@ -4,7 +4,7 @@
 //! the admin connection ends, the I/O connections get an order to end. The registry is locked when
 //! a connection begins or ends, and never for an I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -115,7 +115,7 @@ pub(crate) struct Registry {
 }
 
 struct Inner {
-    controllers: HashMap<u16, Association>,
+    controllers: BTreeMap<u16, Association>,
     /// The I/O connections of controllers that have ended.
     ending: Vec<Ending>,
     next: u16,
@@ -137,7 +137,7 @@ impl Registry {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             inner: Mutex::new(Inner {
-                controllers: HashMap::new(),
+                controllers: BTreeMap::new(),
                 ending: Vec::new(),
                 next: 1,
                 most,

@@ -4,7 +4,7 @@
 //! limit keeps one address from using up all connections. It is checked when a connection begins,
 //! authenticates or ends, never for an I/O.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use crate::lock::lock;
 pub(crate) struct UnauthenticatedPeers {
     /// Counts of the addresses that have unauthenticated connections. At most one entry per
     /// connection.
-    counts: Mutex<HashMap<IpAddr, usize>>,
+    counts: Mutex<BTreeMap<IpAddr, usize>>,
     most: usize,
 }
 

@@ -162,7 +162,7 @@ mod tests {
             members in 1usize..5, chunk in 1u32..9, blocks in 1u32..200
         ) {
             let layout = Layout::new(members, chunk);
-            let mut places = std::collections::HashSet::new();
+            let mut places = std::collections::BTreeSet::new();
             for lba in 0..u64::from(blocks) {
                 let piece = layout.pieces(lba, 1).next().expect("one block has one piece");
                 prop_assert!(places.insert((piece.member, piece.lba)));

@@ -1,6 +1,6 @@
 //! A snapshot: all exports of a target at one moment. It is immutable, and replaced whole.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabrix_block::Device;
@@ -39,7 +39,7 @@ pub(crate) struct Snapshot {
 pub(crate) type States = Vec<(u32, Arc<DiskState>)>;
 
 /// Disks by UUID, which is how hosts identify them.
-type Disks = HashMap<[u8; 16], ExportedDisk>;
+type Disks = BTreeMap<[u8; 16], ExportedDisk>;
 
 impl Snapshot {
     /// The snapshot that follows this one. Unchanged disks and iSCSI targets stay the same objects,

@@ -1,7 +1,7 @@
 //! The inventory for `proto`, made from a catalog: geometry and properties of disks in the terms of
 //! NVMe.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabrix_block::Deallocate as DiskDeallocate;
@@ -22,7 +22,7 @@ use crate::{Catalog, Export, Limits, Protocol, SubsystemConfig};
 /// A sentence that names the fault.
 pub(crate) fn inventory(
     catalog: &Catalog,
-    disks: &HashMap<[u8; 16], ExportedDisk>,
+    disks: &BTreeMap<[u8; 16], ExportedDisk>,
     limits: &Limits,
     generation: u64,
 ) -> Result<Arc<Inventory>, String> {
@@ -45,7 +45,7 @@ pub(crate) fn inventory(
 
 fn subsystem(
     config: &SubsystemConfig,
-    disks: &HashMap<[u8; 16], ExportedDisk>,
+    disks: &BTreeMap<[u8; 16], ExportedDisk>,
     limits: &Limits,
 ) -> Result<Subsystem, String> {
     let nqn =

@@ -116,7 +116,7 @@ pub(crate) fn verdict(
 }
 
 fn by_sense(operation: Operation, sense: Sense, medium: DiskStatus, disk: &KnownDisk) -> Verdict {
-    use DiskStatus::{Aborted, CompareFailed, NoSpace, NotReady, Ok, ReadOnly};
+    use DiskStatus::{Aborted, CompareFailed, MediaRead, NoSpace, NotReady, Ok, ReadOnly};
     Verdict::Complete(match sense.key {
         SenseKey::NO_SENSE | SenseKey::RECOVERED_ERROR => Ok,
         SenseKey::UNIT_ATTENTION => return Verdict::Repeat(NotReady),
@@ -127,6 +127,10 @@ fn by_sense(operation: Operation, sense: Sense, medium: DiskStatus, disk: &Known
         SenseKey::DATA_PROTECT if sense.code == AdditionalSense::SPACE_ALLOCATION_FAILED => NoSpace,
         SenseKey::DATA_PROTECT => ReadOnly,
         SenseKey::MISCOMPARE => CompareFailed,
+        // COMPARE AND WRITE reads first, and writes nothing then.
+        SenseKey::MEDIUM_ERROR if sense.code == AdditionalSense::UNRECOVERED_READ_ERROR => {
+            MediaRead
+        }
         _ => medium,
     })
 }
@@ -183,6 +187,12 @@ mod tests {
         };
         check(
             READ,
+            SenseKey::MEDIUM_ERROR,
+            0x1100,
+            Verdict::Complete(MediaRead),
+        );
+        check(
+            Operation::CompareAndWrite { durable: false },
             SenseKey::MEDIUM_ERROR,
             0x1100,
             Verdict::Complete(MediaRead),

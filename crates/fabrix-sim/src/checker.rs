@@ -160,9 +160,9 @@ impl Checker {
         }
     }
 
-    /// A deallocation, which began as a write of zeroes, was acknowledged by a disk that promises
-    /// nothing: each of the blocks holds zeroes or what it held.
-    pub(crate) fn deallocation_ends(&mut self, write: WriteId, blocks: Range<u64>) {
+    /// A write has ended, and each of its blocks has changed or not: a deallocation by a disk that
+    /// promises nothing, or a write that the disk has failed.
+    pub(crate) fn may_have_changed(&mut self, write: WriteId, blocks: Range<u64>) {
         let now = self.now();
         for block in self.range(blocks) {
             block.take_running(write);

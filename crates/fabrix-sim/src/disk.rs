@@ -2,6 +2,7 @@
 //! submission and its end, and both instants are choices.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,12 +15,13 @@ use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
 
 use crate::backing::{self, Backing};
 use crate::choices::Choices;
-use crate::images::{BLOCK_BYTES, Images, Place, Write};
+use crate::disk_faults::DiskFaults;
+use crate::images::{BLOCK, BLOCK_BYTES, Images, Place, Write};
 use crate::trace::{self, Entry};
 use crate::workload;
 
 /// How the disk of a world behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DiskHabits {
     /// Blocks of the disk.
     pub(crate) blocks: u64,
@@ -29,16 +31,22 @@ pub(crate) struct DiskHabits {
     pub(crate) volatile_cache: bool,
     /// What a deallocated block holds.
     pub(crate) deallocate: Deallocate,
+    /// Whether some requests end when they are submitted.
+    pub(crate) ends_at_once: bool,
+    /// How the disk fails.
+    pub(crate) faults: DiskFaults,
 }
 
 impl DiskHabits {
-    /// Habits of a seed.
+    /// Habits of a disk that does not fail.
     pub(crate) fn draw(blocks: u64, choices: &mut Choices) -> Self {
         Self {
             blocks,
             longest: backing::longest(choices),
             volatile_cache: !choices.once_in(4),
             deallocate: choices.one_of(&[Deallocate::Zeroes, Deallocate::Undefined]),
+            ends_at_once: choices.once_in(3),
+            faults: DiskFaults::default(),
         }
     }
 }
@@ -55,6 +63,8 @@ struct State {
     habits: DiskHabits,
     choices: Choices,
     next_channel: u64,
+    /// A flush has failed: none is believed until the power fails, and everything is read again.
+    is_degraded: bool,
 }
 
 impl SimDisk {
@@ -73,6 +83,7 @@ impl SimDisk {
                 habits,
                 choices,
                 next_channel: 0,
+                is_degraded: false,
             })),
         })
     }
@@ -94,6 +105,7 @@ impl Backing for Arc<SimDisk> {
     fn lose_power(&self) {
         let state = &mut *self.state();
         state.images.lose_power(&mut state.choices);
+        state.is_degraded = false;
     }
 }
 
@@ -142,8 +154,8 @@ struct Requests {
 struct Pending {
     token: Token,
     operation: Operation,
-    start: usize,
-    bytes: usize,
+    /// Its bytes on the disk.
+    range: Range<usize>,
     /// The bytes of the request: where a read goes, or what a write has.
     buf: Option<Buf>,
     ends_after: Duration,
@@ -154,6 +166,12 @@ impl Channel for SimChannel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
         if let Some(status) = request.refusal(&self.geometry) {
             return request.done(status);
+        }
+        let mut requests = self.requests.borrow_mut();
+        match requests.first_answer() {
+            First::Taken => {}
+            First::Busy => return Submit::Busy(request),
+            First::NoMemory => return request.done(Status::NotReady),
         }
         let bytes = usize::try_from(request.bytes(&self.geometry)).expect("a transfer");
         let start = usize::try_from(self.geometry.offset(request.lba)).expect("a small disk");
@@ -174,14 +192,15 @@ impl Channel for SimChannel {
         let pending = Pending {
             token: request.token,
             operation: request.operation,
-            start,
-            bytes,
+            range: start..start + bytes,
             buf,
             ends_after: Duration::ZERO,
             ended: None,
         };
-        self.requests.borrow_mut().begin(shard, pending, write);
-        Submit::Pending
+        match requests.begin(shard, pending, write) {
+            None => Submit::Pending,
+            Some((status, loan)) => Submit::Done(status, loan),
+        }
     }
 }
 
@@ -197,24 +216,61 @@ fn source(request: &Request<'_>, bytes: usize) -> Option<Vec<u8>> {
     }
 }
 
+/// What a channel answers before it looks at a request.
+enum First {
+    Taken,
+    Busy,
+    NoMemory,
+}
+
 impl Requests {
-    fn begin(&mut self, shard: &mut Shard, mut pending: Pending, write: Option<Write>) {
+    fn first_answer(&self) -> First {
+        let state = &mut *self.state.lock().expect("no panic in a disk");
+        let (faults, choices) = (&state.habits.faults, &mut state.choices);
+        // After `Busy` the caller waits for the end of a request.
+        let has_requests = self.slots.iter().any(Option::is_some);
+        if has_requests && faults.is_busy && choices.once_in(3) {
+            return First::Busy;
+        }
+        match choices.below(1000) < faults.without_memory {
+            true => First::NoMemory,
+            false => First::Taken,
+        }
+    }
+
+    /// Begins a request. Some: it has ended.
+    fn begin(
+        &mut self,
+        shard: &mut Shard,
+        mut pending: Pending,
+        write: Option<Write>,
+    ) -> Option<(Status, Loan)> {
         let slot = self.slots.iter().position(Option::is_none);
         let slot = slot.unwrap_or(self.slots.len());
-        let mut state = self.state.lock().expect("no panic in a disk");
+        let place = (self.channel, slot);
+        let mut guard = self.state.lock().expect("no panic in a disk");
+        let state = &mut *guard;
         if let Some(write) = write {
-            state.images.begin((self.channel, slot), write);
+            state.images.begin(place, write);
+        }
+        if state.habits.ends_at_once && state.choices.once_in(2) {
+            let status = state.take_effect(&mut pending, place);
+            return Some((status, pending.buf.map_or(Loan::None, Loan::Buf)));
         }
         let longest = u64::try_from(state.habits.longest.as_nanos()).expect("a short time");
-        let whole = state.choices.below(longest + 1);
-        let first = state.choices.below(whole + 1);
-        drop(state);
-        pending.ends_after = Duration::from_nanos(whole - first);
+        let whole = Duration::from_nanos(state.choices.below(longest + 1));
+        let faults = &state.habits.faults;
+        let whole = whole + faults.hang(&mut state.choices, pending.operation);
+        let nanos = u64::try_from(whole.as_nanos()).expect("a short time");
+        let first = Duration::from_nanos(state.choices.below(nanos + 1));
+        drop(guard);
+        pending.ends_after = whole - first;
         match self.slots.get_mut(slot) {
             Some(free) => *free = Some(pending),
             None => self.slots.push(Some(pending)),
         }
-        self.wait(shard, slot, Duration::from_nanos(first));
+        self.wait(shard, slot, first);
+        None
     }
 
     fn wait(&self, shard: &mut Shard, slot: usize, time: Duration) {
@@ -263,11 +319,16 @@ impl Drop for Requests {
 }
 
 impl Pending {
+    /// Its blocks.
+    fn blocks(&self) -> Range<u64> {
+        let block = |byte: usize| (byte / BLOCK) as u64;
+        block(self.range.start)..block(self.range.end)
+    }
+
     /// The request has taken effect on what reads see.
     fn entry(&self, seen: &[u8]) -> Entry {
-        let block = |bytes: usize| bytes as u64 / u64::from(BLOCK_BYTES);
-        let blocks = block(self.start)..block(self.start + self.bytes);
-        let bytes = &seen[self.start..self.start + self.bytes];
+        let blocks = self.blocks();
+        let bytes = &seen[self.range.clone()];
         let values = workload::values(bytes, blocks.clone()).unwrap_or_default();
         let what = format!("carries out a {}", self.operation.word());
         Entry::new("disk", what).blocks(blocks).values(&values)
@@ -276,23 +337,52 @@ impl Pending {
 
 impl State {
     fn take_effect(&mut self, pending: &mut Pending, place: Place) -> Status {
-        match pending.operation {
+        let operation = pending.operation;
+        let faults = &self.habits.faults;
+        let verdict = faults.verdict(&mut self.choices, operation, &pending.blocks());
+        match operation {
             Operation::Read => {
                 let buf = pending.buf.as_mut().expect("a read has a buffer");
-                let range = pending.start..pending.start + pending.bytes;
-                buf.bytes_mut()[..pending.bytes].copy_from_slice(&self.images.seen()[range]);
+                let into = &mut buf.bytes_mut()[..pending.range.len()];
+                match verdict {
+                    Status::Ok => into.copy_from_slice(&self.images.seen()[pending.range.clone()]),
+                    _ => into.fill(WRONG),
+                }
+                verdict
             }
+            Operation::Flush => self.make_durable(self.images.whole()),
+            Operation::CompareAndWrite { .. } => Status::Unsupported,
             Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Deallocate => {
-                let changed = self
-                    .images
-                    .take_effect(place, pending.bytes, &mut self.choices);
-                if pending.operation.promises_durability() || !self.habits.volatile_cache {
-                    self.images.write_back(changed);
+                if !verdict.is_ok() {
+                    self.images.tear(place, &mut self.choices);
+                    return verdict;
+                }
+                let bytes = pending.range.len();
+                let changed = self.images.take_effect(place, bytes, &mut self.choices);
+                match operation.promises_durability() || !self.habits.volatile_cache {
+                    true => self.make_durable(changed),
+                    false => Status::Ok,
                 }
             }
-            Operation::Flush => self.images.write_back(self.images.whole()),
-            Operation::CompareAndWrite { .. } => return Status::Unsupported,
         }
-        Status::Ok
+    }
+
+    /// Writes a range back to the medium. When that fails, nothing is durable any more.
+    fn make_durable(&mut self, range: Range<usize>) -> Status {
+        let fails = self.choices.below(1000) < self.habits.faults.lost_flushes;
+        if fails
+            && self.habits.volatile_cache
+            && self.images.give_up(range.clone(), &mut self.choices)
+        {
+            self.is_degraded = true;
+        }
+        self.images.write_back(range);
+        match self.is_degraded {
+            true => Status::Degraded,
+            false => Status::Ok,
+        }
     }
 }
+
+/// Fills the buffer of a read that has failed. Nobody may take it for data.
+const WRONG: u8 = 0xEE;

@@ -24,6 +24,7 @@ pub(crate) use self::operation::FileOperation;
 use self::state::FileState;
 use crate::backing::Backing;
 use crate::choices::Choices;
+use crate::disk_faults::DiskFaults;
 use crate::images::BLOCK;
 
 /// The files of a world, by the inode of their names.
@@ -31,7 +32,7 @@ use crate::images::BLOCK;
 pub(crate) struct Files(Rc<RefCell<BTreeMap<u64, Rc<RefCell<FileState>>>>>);
 
 /// How the kernel behaves with a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FileHabits {
     /// Blocks of the file.
     pub(crate) blocks: u64,
@@ -41,17 +42,15 @@ pub(crate) struct FileHabits {
     pub(crate) interrupts: bool,
     /// Whether the file system zeroes ranges and punches holes.
     pub(crate) allocates: bool,
-    /// Of 1000 reads and writes, how many fail.
-    pub(crate) errors: u64,
-    /// Of 1000 flushes and durable writes, how many lose what they were to write.
-    pub(crate) lost_flushes: u64,
+    /// How the disk below fails.
+    pub(crate) faults: DiskFaults,
 }
 
 impl Files {
     /// A file of zeroes.
     pub(crate) fn create(&self, habits: FileHabits, choices: Choices) -> SimFile {
-        let state = Rc::new(RefCell::new(FileState::new(habits, choices)));
         let name = nameless(habits.blocks * BLOCK as u64);
+        let state = Rc::new(RefCell::new(FileState::new(habits, choices)));
         let inode = name.metadata().expect("an open file").ino();
         self.0.borrow_mut().insert(inode, Rc::clone(&state));
         SimFile { name, state }

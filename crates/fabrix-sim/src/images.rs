@@ -84,6 +84,14 @@ impl Images {
         write.start..write.start + write.source.len()
     }
 
+    /// A write fails: each of its blocks takes effect or not.
+    pub(crate) fn tear(&mut self, place: Place, choices: &mut Choices) {
+        let write = self.under_way.get_mut(&place).expect("it began");
+        write.is_a_hint = true;
+        let bytes = write.source.len();
+        self.take_effect(place, bytes, choices);
+    }
+
     /// The cache writes a range back to the medium.
     pub(crate) fn write_back(&mut self, range: Range<usize>) {
         for block in range.start / BLOCK..range.end.div_ceil(BLOCK) {

@@ -8,6 +8,7 @@
 //! - `world`: shards, time, and planned events.
 //! - `backing`: what outlives the target's process: `disk`, a disk with a volatile cache, or
 //!   `files`, files of the kernel below the product's file back end. `images`: their bytes.
+//!   `disk_faults`: how they fail.
 //! - `workload`, `checker`: users of a disk, and what they must see.
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
@@ -24,6 +25,7 @@ mod capture;
 mod checker;
 mod choices;
 mod disk;
+mod disk_faults;
 mod driver;
 mod faults;
 mod files;

@@ -13,6 +13,7 @@ use crate::backing::{self, Backing};
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
+use crate::disk_faults::DiskFaults;
 use crate::faults;
 use crate::files::FileHabits;
 use crate::hosts::{Host, Protocol};
@@ -32,6 +33,8 @@ pub(crate) enum Subject {
     Power,
     /// The same, with the product's file back end.
     Files,
+    /// The disk fails, and the machine of the target may lose its power.
+    Errors,
 }
 
 /// Runs the world with a host for each protocol named.
@@ -39,26 +42,56 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     let mut choices = run.choices(0);
     let world = World::new(run, Habits::draw(&mut choices));
     let below = run.choices(4);
+    let faults = match subject {
+        Subject::Errors => DiskFaults::draw(&mut choices, BLOCKS),
+        Subject::Files if choices.once_in(2) => DiskFaults {
+            is_below_a_file: true,
+            ..DiskFaults::draw(&mut choices, BLOCKS)
+        },
+        _ => DiskFaults::default(),
+    };
     let backing: Rc<dyn Backing> = match subject {
-        Subject::Files => Rc::new(world.files().create(file_habits(&mut choices), below)),
-        Subject::Network | Subject::Power => {
-            Rc::new(SimDisk::new(DiskHabits::draw(BLOCKS, &mut choices), below))
+        Subject::Files => {
+            let habits = file_habits(&mut choices, faults.clone());
+            Rc::new(world.files().create(habits, below))
+        }
+        Subject::Network | Subject::Power | Subject::Errors => {
+            let habits = DiskHabits {
+                faults: faults.clone(),
+                ..DiskHabits::draw(BLOCKS, &mut choices)
+            };
+            Rc::new(SimDisk::new(habits, below))
         }
     };
     let shards = choices.between(1, 3);
     let shards = usize::try_from(shards).expect("few");
-    let server = Rc::new(RefCell::new(Server::start(&world, backing, shards)));
+    let server = Server::start(&world, Rc::clone(&backing), shards);
+    let server = Rc::new(RefCell::new(server));
     let checker = Rc::new(RefCell::new(Checker::new(BLOCKS)));
+    if subject == Subject::Files && faults.lost_flushes > 0 {
+        // A file is trusted again when it is opened again. The kernel has forgotten then what it
+        // could not write, but for a loss of power.
+        let checker = Rc::clone(&checker);
+        server.borrow_mut().when_killed(move || {
+            backing.lose_power();
+            checker.borrow_mut().power_lost();
+        });
+    }
     let mut hosts: Vec<Host> = (5..)
         .zip(protocols)
         .map(|(part, protocol)| {
             let mut choices = run.choices(part);
-            let wish = wish(run, &mut choices);
+            let wish = wish(run, &mut choices, &faults);
             Host::start(&world, *protocol, &checker, choices, wish)
         })
         .collect();
     faults::plan(&world, &server, &mut choices);
-    if subject != Subject::Network {
+    let power = match subject {
+        Subject::Network => false,
+        Subject::Power | Subject::Files => true,
+        Subject::Errors => choices.once_in(2),
+    };
+    if power {
         faults::plan_power_losses(&world, &server, &checker, &mut choices);
     }
     let began = world.now();
@@ -115,7 +148,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     report
 }
 
-fn wish(run: &Run, choices: &mut Choices) -> Wish {
+fn wish(run: &Run, choices: &mut Choices, faults: &DiskFaults) -> Wish {
     Wish {
         requests: run.requests(choices.between(5, 60)),
         depth: usize::try_from(choices.between(1, 16)).expect("few"),
@@ -124,18 +157,17 @@ fn wish(run: &Run, choices: &mut Choices) -> Wish {
         pause: Duration::from_micros(choices.between(0, 50_000)),
         flushes: choices.one_of(&[0, 5, 5, 30]),
         durable: choices.one_of(&[0, 10, 10, 60]),
-        disk_fails: false,
+        faults: faults.clone(),
     }
 }
 
-fn file_habits(choices: &mut Choices) -> FileHabits {
+fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
     FileHabits {
         blocks: BLOCKS,
         longest: backing::longest(choices),
         interrupts: choices.once_in(2),
         allocates: choices.once_in(2),
-        errors: 0,
-        lost_flushes: 0,
+        faults,
     }
 }
 

@@ -13,12 +13,13 @@ use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
 use self::expectation::Expectation;
 use crate::checker::{Checker, Value};
 use crate::choices::Choices;
+use crate::disk_faults::DiskFaults;
 use crate::images::BLOCK;
 use crate::net;
 use crate::trace::{self, Entry};
 
 /// What a workload does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wish {
     /// Requests in all.
     pub(crate) requests: u64,
@@ -34,9 +35,9 @@ pub(crate) struct Wish {
     pub(crate) flushes: u64,
     /// Of 100 writes, how many have to be on the medium when they end.
     pub(crate) durable: u64,
-    /// Whether the disk fails requests now and then. Without it no request may fail, but a
-    /// compare-and-write whose connection is lost.
-    pub(crate) disk_fails: bool,
+    /// The faults of the disk. Without them no request may fail, but a compare-and-write whose
+    /// connection is lost.
+    pub(crate) faults: DiskFaults,
 }
 
 /// The user. It runs on a shard of a host.
@@ -81,7 +82,8 @@ impl Workload {
     ) -> Rc<RefCell<Self>> {
         let task = shard.reserve();
         let channel = device.open(shard).expect("a channel");
-        let slots = (0..wish.depth).map(|_| Slot::Pausing).collect();
+        let depth = wish.depth;
+        let slots = (0..depth).map(|_| Slot::Pausing).collect();
         let workload = Rc::new(RefCell::new(Self {
             task,
             channel,
@@ -97,7 +99,7 @@ impl Workload {
             faults: Vec::new(),
         }));
         shard.install(task, Rc::clone(&workload) as Rc<RefCell<_>>);
-        for slot in 0..wish.depth {
+        for slot in 0..depth {
             workload.borrow_mut().pause(shard, slot);
         }
         workload
@@ -236,7 +238,7 @@ impl Workload {
             blocks,
             expectation,
         } = running;
-        if !expectation::fits(operation, status, self.wish.disk_fails) {
+        if !expectation::fits(operation, status, &self.wish.faults) {
             let fault = format!("a {} of {blocks:?} failed: {status}", operation.word());
             self.faults.push(fault);
         }

@@ -40,6 +40,10 @@ pub const WORLDS: &[Kind] = &[
         name: "reservations",
         run: reservations::run,
     },
+    Kind {
+        name: "errors",
+        run: |run| one_disk::run(run, BOTH, Subject::Errors),
+    },
 ];
 
 /// Two hosts over NVMe/TCP and one over iSCSI.

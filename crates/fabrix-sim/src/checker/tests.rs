@@ -149,7 +149,7 @@ fn a_block_deallocated_without_a_promise_holds_what_was_first_read() {
         let mut checker = Checker::new(1);
         write(&mut checker, 1, false);
         let hint = checker.write_begins(0, 0..1);
-        checker.deallocation_ends(hint, 0..1);
+        checker.may_have_changed(hint, 0..1);
         assert_eq!(read(&mut checker, left), Ok(()));
         assert!(read(&mut checker, other).is_err());
     }

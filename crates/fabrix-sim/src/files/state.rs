@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
+use fabrix_block::{Operation, Status};
 use fabrix_rt::{File, Op, errno};
 
 use super::FileHabits;
@@ -56,28 +57,13 @@ impl FileState {
     /// time.
     pub(super) fn begin(&mut self, op: &Op) -> (u64, Duration, Duration) {
         self.next += 1;
-        let range = |offset: u64, bytes: usize| {
-            let start = usize::try_from(offset).expect("a small file");
-            start..start + bytes
-        };
-        let write = match op {
-            Op::Write {
-                buf,
-                start,
-                bytes,
-                offset,
-                ..
-            } => Some((
-                range(*offset, *bytes),
-                buf.bytes()[*start..*start + *bytes].to_vec(),
-            )),
-            Op::Allocate { offset, bytes, .. } => {
-                let bytes = usize::try_from(*bytes).expect("a small file");
-                Some((range(*offset, bytes), vec![0; bytes]))
-            }
-            _ => None,
-        };
-        if let Some((range, source)) = write {
+        if let Some(range) = changes(op) {
+            let source = match op {
+                Op::Write {
+                    buf, start, bytes, ..
+                } => buf.bytes()[*start..*start + *bytes].to_vec(),
+                _ => vec![0; range.len()],
+            };
             let write = Write {
                 start: range.start,
                 source,
@@ -86,10 +72,11 @@ impl FileState {
             self.images.begin((self.next, 0), write);
         }
         let longest = u64::try_from(self.habits.longest.as_nanos()).expect("a short time");
-        let whole = self.choices.below(longest + 1);
-        let first = self.choices.below(whole + 1);
-        let time = Duration::from_nanos;
-        (self.next, time(first), time(whole - first))
+        let whole = Duration::from_nanos(self.choices.below(longest + 1));
+        let whole = whole + self.habits.faults.hang(&mut self.choices, operation(op));
+        let nanos = u64::try_from(whole.as_nanos()).expect("a short time");
+        let first = Duration::from_nanos(self.choices.below(nanos + 1));
+        (self.next, first, whole - first)
     }
 
     /// An operation that has not taken effect never does.
@@ -99,6 +86,7 @@ impl FileState {
 
     /// An operation takes effect. Its result, as the system call gives it.
     pub(super) fn take_effect(&mut self, number: u64, op: &mut Op) -> i32 {
+        let range = changes(op).unwrap_or_default();
         let result = match op {
             Op::Read {
                 buf,
@@ -107,18 +95,15 @@ impl FileState {
                 offset,
                 ..
             } => self.read(&mut buf.bytes_mut()[*start..*start + *bytes], *offset),
-            Op::Write { bytes, durable, .. } => self.write(number, *bytes, *durable),
+            Op::Write { durable, .. } => self.write(number, range, *durable),
             Op::Sync { .. } => {
                 self.write_back(self.images.whole());
                 Ok(0)
             }
-            Op::Allocate { .. } if !self.habits.allocates => Err(errno::EOPNOTSUPP),
-            Op::Allocate { bytes, .. } => {
-                let bytes = usize::try_from(*bytes).expect("a small file");
-                self.interrupt()
-                    .and_then(|()| self.change(number, bytes, false))
-                    .map(|()| 0)
-            }
+            Op::Allocate { .. } if self.habits.allocates => self
+                .interrupt()
+                .and_then(|()| self.change(number, range, false))
+                .map(|()| 0),
             _ => Err(errno::EOPNOTSUPP),
         };
         match result {
@@ -148,48 +133,56 @@ impl FileState {
 
     fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize, i32> {
         self.interrupt()?;
-        if self.fails() {
-            return Err(errno::EIO);
-        }
-        let mut bytes = into.len();
-        if self.ends_early() {
-            bytes = usize::try_from(self.choices.between(BLOCK as u64, bytes as u64)).expect("few");
-        }
         let start = usize::try_from(offset).expect("a small file");
+        let mut bytes = into.len();
+        self.verdict(Operation::Read, start..start + bytes)?;
+        if self.ends_early() {
+            bytes = BLOCK + self.choices.index(bytes - BLOCK + 1);
+        }
         into[..bytes].copy_from_slice(&self.images.seen()[start..start + bytes]);
         Ok(bytes)
     }
 
-    fn write(&mut self, number: u64, bytes: usize, durable: bool) -> Result<usize, i32> {
+    fn write(&mut self, number: u64, range: Range<usize>, durable: bool) -> Result<usize, i32> {
         self.interrupt()?;
-        let mut blocks = bytes / BLOCK;
+        let mut bytes = range.len();
         if self.ends_early() {
-            blocks = 1 + self.choices.index(blocks);
+            bytes = BLOCK * (1 + self.choices.index(bytes / BLOCK));
         }
-        self.change(number, blocks * BLOCK, durable)?;
-        Ok(blocks * BLOCK)
+        self.change(number, range.start..range.start + bytes, durable)?;
+        Ok(bytes)
     }
 
-    /// Carries out a write. When it fails, some of its first blocks are written.
-    fn change(&mut self, number: u64, bytes: usize, durable: bool) -> Result<(), i32> {
-        let fails = self.fails();
-        let blocks = match fails {
-            true => self.choices.index(bytes / BLOCK + 1),
-            false => bytes / BLOCK,
-        };
-        let (place, choices) = ((number, 0), &mut self.choices);
-        let changed = self.images.take_effect(place, blocks * BLOCK, choices);
-        if fails {
-            return Err(self.choices.one_of(&[errno::EIO, errno::ENOSPC]));
+    /// Carries out a write of the first bytes of an operation.
+    fn change(&mut self, number: u64, range: Range<usize>, durable: bool) -> Result<(), i32> {
+        let place = (number, 0);
+        let write = Operation::Write { durable };
+        if let Err(errno) = self.verdict(write, range.clone()) {
+            self.images.tear(place, &mut self.choices);
+            return Err(errno);
         }
+        let changed = self
+            .images
+            .take_effect(place, range.len(), &mut self.choices);
         if durable {
             self.write_back(changed);
         }
         Ok(())
     }
 
+    fn verdict(&mut self, operation: Operation, range: Range<usize>) -> Result<(), i32> {
+        let block = |byte: usize| (byte / BLOCK) as u64;
+        let blocks = block(range.start)..block(range.end);
+        let faults = &self.habits.faults;
+        match faults.verdict(&mut self.choices, operation, &blocks) {
+            Status::Ok => Ok(()),
+            Status::NoSpace => Err(errno::ENOSPC),
+            _ => Err(errno::EIO),
+        }
+    }
+
     fn write_back(&mut self, range: Range<usize>) {
-        let fails = self.choices.below(1000) < self.habits.lost_flushes;
+        let fails = self.choices.below(1000) < self.habits.faults.lost_flushes;
         if fails && self.images.give_up(range.clone(), &mut self.choices) {
             self.failures += 1;
         }
@@ -206,8 +199,25 @@ impl FileState {
     fn ends_early(&mut self) -> bool {
         self.habits.interrupts && self.choices.once_in(4)
     }
+}
 
-    fn fails(&mut self) -> bool {
-        self.choices.below(1000) < self.habits.errors
+/// The bytes of a file that an operation changes.
+fn changes(op: &Op) -> Option<Range<usize>> {
+    let (offset, bytes) = match op {
+        Op::Write { offset, bytes, .. } => (*offset, *bytes as u64),
+        Op::Allocate { offset, bytes, .. } => (*offset, *bytes),
+        _ => return None,
+    };
+    let place = |byte: u64| usize::try_from(byte).expect("a small file");
+    Some(place(offset)..place(offset + bytes))
+}
+
+/// The kind of an operation.
+fn operation(op: &Op) -> Operation {
+    match op {
+        Op::Read { .. } => Operation::Read,
+        Op::Write { durable, .. } => Operation::Write { durable: *durable },
+        Op::Allocate { .. } => Operation::Deallocate,
+        _ => Operation::Flush,
     }
 }

@@ -8,6 +8,7 @@ use fabrix_rt::Loan;
 use super::values;
 use crate::checker::{Checker, ReadId, Value, WriteId};
 use crate::choices::Choices;
+use crate::disk_faults::DiskFaults;
 
 /// What a request in progress may bring.
 pub(super) enum Expectation {
@@ -98,8 +99,11 @@ impl Expectation {
             (Self::Flush(flush), Status::Ok) => checker.flush_ends(flush),
             (Self::Read(read) | Self::Flush(read), _) => checker.read_fails(read),
             (Self::Write(write), Status::Ok) => checker.write_ends(write, blocks, durable),
-            (Self::Hint(write), Status::Ok) => checker.deallocation_ends(write, blocks),
-            (Self::Write(write) | Self::Hint(write), _) => checker.write_fails(write, blocks),
+            // Nobody knows what has become of it.
+            (Self::Write(write) | Self::Hint(write), Status::Aborted | Status::NotReady) => {
+                checker.write_fails(write, blocks);
+            }
+            (Self::Write(write) | Self::Hint(write), _) => checker.may_have_changed(write, blocks),
             (
                 Self::Compare {
                     read,
@@ -127,31 +131,27 @@ fn compared(
         Status::CompareFailed => checker
             .compare_fails(read, expected, write)
             .map_err(|wrong| format!("the comparison failed, but {wrong}")),
-        _ => {
+        Status::Aborted | Status::NotReady => {
             checker.read_fails(read);
             checker.write_fails(write, blocks);
+            Ok(())
+        }
+        _ => {
+            checker.read_fails(read);
+            checker.may_have_changed(write, blocks);
             Ok(())
         }
     }
 }
 
-/// Whether a request may end so. `disk_fails`: whether the disk fails requests now and then.
-pub(super) fn fits(operation: Operation, status: Status, disk_fails: bool) -> bool {
+/// Whether a request may end so, on a disk with these faults.
+pub(super) fn fits(operation: Operation, status: Status, faults: &DiskFaults) -> bool {
     match status {
         Status::Ok => true,
         // Nobody knows whether it was carried out when its connection was lost.
         Status::CompareFailed | Status::Aborted => {
             matches!(operation, Operation::CompareAndWrite { .. })
         }
-        Status::MediaRead => {
-            let reads = matches!(
-                operation,
-                Operation::Read | Operation::CompareAndWrite { .. }
-            );
-            disk_fails && reads
-        }
-        Status::MediaWrite => disk_fails && operation != Operation::Read,
-        Status::NoSpace => disk_fails && operation.writes(),
-        _ => false,
+        _ => faults.explain(operation, status),
     }
 }

@@ -207,7 +207,8 @@ impl Checker {
         state.possible().next().unwrap_or(0)
     }
 
-    /// A compare-and-write of one block has replaced `expected` with `value`.
+    /// A compare-and-write of one block has replaced `expected` with `value`, and nothing happened
+    /// in between: what came after `expected` came after `value` too.
     ///
     /// # Errors
     /// The block cannot have held `expected`, or another compare-and-write has replaced it too.
@@ -220,6 +221,9 @@ impl Checker {
     ) -> Result<(), String> {
         let it = &self.reads[&read];
         let (block, began) = (it.first, it.began);
+        let state = &self.blocks[usize::try_from(block).expect("a block")];
+        let was_replaced =
+            expected != 0 && began > self.lost && !state.possible().any(|it| it == expected);
         let ended = self.read_ends(read, &[expected]);
         // A write that is not acknowledged may be carried out again. One that this comparison has
         // replaced before a loss of power may have come back.
@@ -227,7 +231,12 @@ impl Checker {
         let is_over = !state.running.iter().any(|(it, _)| it.value == expected)
             && !state.failed.contains(&expected)
             && began > self.lost;
+        let was_seen = state.running.contains(&(write, true));
         self.write_ends(write, block..block + 1, durable);
+        if was_replaced && !was_seen {
+            let state = &mut self.range(block..block + 1)[0];
+            state.acknowledged.retain(|(it, _)| *it != write.value);
+        }
         ended.map_err(|wrong| wrong.to_string())?;
         if expected != 0 && is_over && !self.replaced.insert((block, expected)) {
             return Err(format!(

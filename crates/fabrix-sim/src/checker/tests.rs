@@ -154,3 +154,16 @@ fn a_block_deallocated_without_a_promise_holds_what_was_first_read() {
         assert!(read(&mut checker, other).is_err());
     }
 }
+
+#[test]
+fn a_write_after_the_value_that_a_comparison_found_comes_after_the_comparison() {
+    let mut checker = Checker::new(1);
+    write(&mut checker, 1, false);
+    let read_of_comparison = checker.read_begins(0..1);
+    let compared = checker.write_begins(2, 0..1);
+    write(&mut checker, 3, false);
+    let ended = checker.compare_ends(read_of_comparison, 1, compared, false);
+    assert_eq!(ended, Ok(()));
+    assert!(read(&mut checker, 2).is_err());
+    assert_eq!(read(&mut checker, 3), Ok(()));
+}

@@ -10,7 +10,7 @@ use fabrix_rt::Nanos;
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::net::EndId;
-use crate::server::Server;
+use crate::server::{Server, nvme_address};
 use crate::world::World;
 
 /// Plans some faults.
@@ -31,8 +31,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
                 let longest = choices.one_of(&[300, 3_000, 7_000, 12_000]);
                 let time = Duration::from_millis(choices.below(longest));
                 plan_at_an_end(world, at, choices, move |world, end| {
-                    world.net().stall(end, world.now() + time);
-                    format!("stalls for {time:?}")
+                    stall(world, end, time)
                 });
             }
             3 => {
@@ -98,6 +97,22 @@ fn plan_at_an_end(
         let name = world.net().name(end);
         Some(format!("{name} {}", act(world, end)))
     });
+}
+
+/// Stalls the bytes that come to an end.
+///
+/// A session of iSCSI replaces an older one, so one connection may stall alone. A controller of
+/// NVMe does not: what its host has sent before must not come after what it sends again on a new
+/// connection. So a whole path stalls. See "Late writes of a lost connection" in
+/// `docs/design/host.md`.
+fn stall(world: &World, end: EndId, time: Duration) -> String {
+    let until = world.now() + time;
+    if world.net().address(end) == Some(nvme_address()) {
+        world.net().stall_path(end, until);
+        return format!("stalls for {time:?}, and all beside it");
+    }
+    world.net().stall(end, until);
+    format!("stalls for {time:?}")
 }
 
 /// Plans that a shard of a host or of the target stands still for a time, as when its processor

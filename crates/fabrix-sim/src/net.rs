@@ -232,11 +232,28 @@ impl Net {
         }
     }
 
+    /// As [`stall`](Self::stall), for every connection between the two machines in this direction,
+    /// also for those that begin meanwhile: they have one path.
+    pub(crate) fn stall_path(&self, id: EndId, until: Nanos) {
+        let on_path = self.state().on_path_of(id);
+        for id in on_path {
+            if let Some(end) = self.state().ends.get_mut(id) {
+                end.path_stalled_until = end.path_stalled_until.max(until);
+            }
+            self.stall(id, until);
+        }
+    }
+
     /// Ends of connections that are there, in the order in which they were made.
     pub(crate) fn connected(&self) -> Vec<EndId> {
         let state = self.state();
         let connected = |(id, end): (EndId, &End)| (end.stage == Stage::Connected).then_some(id);
         state.ends.iter().filter_map(connected).collect()
+    }
+
+    /// The address of an end.
+    pub(crate) fn address(&self, id: EndId) -> Option<SocketAddr> {
+        self.state().ends.get(id).map(|end| end.local)
     }
 
     /// An end in words: its connection, and the direction that ends there.

@@ -1,7 +1,7 @@
 //! One end of a simulated connection.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use fabrix_rt::{Nanos, errno};
 
@@ -31,6 +31,8 @@ pub(super) struct End {
     pub(super) lingers_zero: bool,
     pub(super) is_cut: bool,
     pub(super) stalled_until: Nanos,
+    /// The same for new connections on the path of this one.
+    pub(super) path_stalled_until: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +70,13 @@ impl End {
             lingers_zero: false,
             is_cut: false,
             stalled_until: Nanos(0),
+            path_stalled_until: Nanos(0),
         }
+    }
+
+    /// The path on which bytes come: the address of this end, and the machine that sends them.
+    pub(super) fn path(&self) -> (SocketAddr, Option<IpAddr>) {
+        (self.local, self.remote.map(|remote| remote.ip()))
     }
 
     /// Bytes that count against the sender's window.

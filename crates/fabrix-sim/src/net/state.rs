@@ -155,6 +155,7 @@ impl State {
         let mut far = End::new(shard, remote);
         (far.remote, far.peer, far.stage) = (Some(local), Some(id), Stage::Connected);
         let far = self.ends.add(far);
+        self.stall_with_path(far);
         if let Some(end) = self.ends.get_mut(id) {
             (end.peer, end.stage) = (Some(far), Stage::Connected);
         }
@@ -163,6 +164,24 @@ impl State {
         }
         self.wake(id);
         self.wake(far);
+    }
+
+    /// The ends whose bytes come on the path of this one.
+    pub(super) fn on_path_of(&self, id: EndId) -> Vec<EndId> {
+        let path = self.ends.get(id).map(End::path);
+        let ends = self.ends.iter();
+        let on_path = ends.filter(|(_, end)| Some(end.path()) == path);
+        on_path.map(|(id, _)| id).collect()
+    }
+
+    /// A new connection stalls as long as the earlier ones on its path.
+    fn stall_with_path(&mut self, id: EndId) {
+        let on_path = self.on_path_of(id).into_iter();
+        let stalls = on_path.filter_map(|id| Some(self.ends.get(id)?.path_stalled_until));
+        let until = stalls.max().unwrap_or_default();
+        if let Some(end) = self.ends.get_mut(id) {
+            (end.stalled_until, end.path_stalled_until) = (until, until);
+        }
     }
 
     /// Pieces arrive at an end.
@@ -184,9 +203,9 @@ impl State {
         end.may_send()?;
         let peer = end.peer.ok_or(Tried::Ended(-errno::ENOTCONN))?;
         let Some(far) = self.ends.get(peer) else {
-            // The peer has closed: it answers with a reset.
-            self.reset(id);
-            return Err(Tried::Ended(-errno::EPIPE));
+            // The peer has closed. Its answer is a reset, which comes behind what it has sent.
+            self.under_way(id, end::Piece::Reset);
+            return Ok(bytes.len());
         };
         let room = self.habits.window.saturating_sub(far.unread_bytes());
         let taken = &bytes[..room.min(bytes.len())];

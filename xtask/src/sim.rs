@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// Planned faults that happen, by number: 1,4 or none
     #[arg(long, value_name = "LIST", requires = "one")]
     faults: Option<String>,
+    /// Hosts that are there, by number: 2,3
+    #[arg(long, value_name = "LIST", requires = "one")]
+    hosts: Option<String>,
     /// Writes what happens to target/sim/WORLD-SEED.jsonl
     #[arg(long, requires = "one")]
     trace: bool,
@@ -106,6 +109,9 @@ impl Options {
         }
         if let Some(faults) = &self.faults {
             one.args(["--faults", faults]);
+        }
+        if let Some(hosts) = &self.hosts {
+            one.args(["--hosts", hosts]);
         }
         if let Some(path) = &self.pcap {
             one.arg("--pcap").arg(path);

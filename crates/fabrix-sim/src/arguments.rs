@@ -48,6 +48,7 @@ impl Arguments {
             match option.as_str() {
                 "--requests" => arguments.cut.requests = Some(number(value()?)?),
                 "--faults" => arguments.cut.faults = Some(numbers(value()?)?),
+                "--hosts" => arguments.cut.hosts = Some(numbers(value()?)?),
                 "--bytes" => arguments.bytes = Some(value()?.clone()),
                 "--folder" => arguments.folder = Some(value()?.clone()),
                 "--pcap" => arguments.pcap = Some(value()?.clone()),
@@ -68,7 +69,7 @@ fn number(word: &str) -> Result<u64, String> {
     word.parse().map_err(|_| format!("`{word}` is no number"))
 }
 
-/// Numbers of faults: `1,4`, or `none`.
+/// Numbers of faults or hosts: `1,4`, or `none`.
 fn numbers(words: &str) -> Result<BTreeSet<u64>, String> {
     match words {
         "none" => Ok(BTreeSet::new()),
@@ -89,7 +90,12 @@ mod tests {
     fn a_cut_is_read_as_it_is_written() {
         for faults in [None, Some([1, 4].into()), Some(BTreeSet::new())] {
             let requests = faults.as_ref().map(|_| 12);
-            let cut = Cut { requests, faults };
+            let hosts = requests.map(|_| [2].into());
+            let cut = Cut {
+                requests,
+                faults,
+                hosts,
+            };
             let arguments = parse(&format!("both 7 8 0{cut}")).expect("as it is written");
             assert_eq!(arguments.cut, cut);
             assert_eq!((arguments.first, arguments.end), (7, 8));

@@ -69,3 +69,54 @@ fn words(info: &PanicHookInfo<'_>) -> String {
         _ => format!("the world {said}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worlds;
+
+    #[test]
+    fn a_recorded_run_is_the_same_run() {
+        for seed in 0..6 {
+            let kind = worlds::find("all", seed).expect("a world");
+            let [plain, recorded] = [false, true]
+                .map(|recorded| attempt(kind, &Source::Seed(seed), &Cut::default(), recorded));
+            assert_eq!(plain.report.digest, recorded.report.digest);
+            assert!(plain.record.entries.is_empty() && !recorded.record.entries.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_panic_is_a_fault_and_leaves_the_record() {
+        let run = |_: &Run| -> Report {
+            trace::note(|| trace::Entry::new("a host", "acts"));
+            panic!("no room for {}", 5)
+        };
+        let kind = Kind { name: "test", run };
+        let ran = attempt(&kind, &Source::Seed(1), &Cut::default(), true);
+        assert!(ran.report.faults[0].contains("no room for 5"));
+        assert_eq!(ran.record.entries.len(), 1);
+    }
+
+    #[test]
+    fn wireshark_reads_the_capture() {
+        let kind = worlds::find("both", 0).expect("a world");
+        let ran = attempt(kind, &Source::Seed(7), &Cut::default(), true);
+        let path = std::env::temp_dir().join(format!("fabrix-sim-{}.pcap", std::process::id()));
+        std::fs::write(&path, ran.record.capture()).expect("a file");
+        let mut tshark = std::process::Command::new("tshark");
+        tshark.arg("-r").arg(&path);
+        let output = tshark
+            .args(["-T", "fields", "-e", "frame.protocols"])
+            .output();
+        std::fs::remove_file(&path).expect("the file");
+        let Ok(output) = output else {
+            println!("SKIPPED: wireshark_reads_the_capture: tshark is not installed");
+            return;
+        };
+        let text = String::from_utf8(output.stdout).expect("names of protocols");
+        let count = |name| text.lines().filter(|line| line.contains(name)).count();
+        assert!(count(":nvme-tcp") > 100 && count(":iscsi") > 50, "{text}");
+        assert_eq!(count("malformed"), 0);
+    }
+}

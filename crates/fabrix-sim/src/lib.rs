@@ -3,7 +3,7 @@
 //!
 //! - `choices`, `run`: where every decision comes from, and what a run leaves out.
 //! - `attempt`, `shrink`: one run of a world, and smaller runs of a world that is wrong.
-//! - `trace`: what has happened, for an engineer to read.
+//! - `trace`, `capture`: what has happened, for an engineer and for Wireshark to read.
 //! - `net`, `driver`: the network, and the driver that carries the operations of a shard out on it.
 //! - `world`: shards, time, and planned events.
 //! - `backing`: what outlives the target's process: `disk`, a disk with a volatile cache, or

@@ -21,6 +21,7 @@ use crate::net::Habits;
 use crate::report::Report;
 use crate::run::Run;
 use crate::server::Server;
+use crate::trace::{self, Entry};
 use crate::workload::Wish;
 use crate::world::World;
 
@@ -77,10 +78,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             checker.borrow_mut().power_lost();
         });
     }
-    let mut hosts: Vec<Host> = (5..)
+    let mut hosts: Vec<Host> = (1..)
         .zip(protocols)
-        .map(|(part, protocol)| {
-            let mut choices = run.choices(part);
+        .filter(|(number, _)| run.keeps_host(*number))
+        .map(|(number, protocol)| {
+            let mut choices = run.choices(4 + number);
             let wish = wish(run, &mut choices, &faults);
             Host::start(&world, *protocol, &checker, choices, wish)
         })
@@ -127,6 +129,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         host.leave();
     }
     if is_lost {
+        trace::note(|| Entry::new("hosts", "disappear without a word"));
         let ends = world.net().connected();
         ends.into_iter().for_each(|end| world.net().cut(end));
     }
@@ -141,7 +144,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     report
         .faults
         .extend(left.map(|(what, count)| format!("{count} {what} are left")));
-    (report.turns, report.digest) = (world.turns(), world.net().digest());
+    world.count_into(&mut report);
     hosts.iter().for_each(|host| host.kill(&world));
     server.borrow_mut().lose_power(&world, &checker);
     report.faults.extend(server.borrow().check_image(&checker));

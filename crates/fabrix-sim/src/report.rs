@@ -18,6 +18,8 @@ pub struct Report {
     pub losses: u64,
     /// Turns of all shards.
     pub turns: u64,
+    /// Most bytes of buffers in use on one shard.
+    pub buffer_bytes: usize,
     /// The time that passed until the last request had ended.
     pub time: Duration,
 }
@@ -27,8 +29,14 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} requests ended, {} of them with an error, {} connections lost, in {:?} of simulated time and {} \
-             turns; digest {:016x}",
-            self.ended, self.failed, self.losses, self.time, self.turns, self.digest
+             turns, with {} bytes of buffers at most; digest {:016x}",
+            self.ended,
+            self.failed,
+            self.losses,
+            self.time,
+            self.turns,
+            self.buffer_bytes,
+            self.digest
         )
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn run(run: &Run) -> Report {
     report
         .faults
         .extend(left.map(|(what, count)| format!("{count} {what} are left")));
-    (report.turns, report.digest) = (world.turns(), world.net().digest());
+    world.count_into(&mut report);
     for (shard, _) in hosts {
         let id = shard.borrow().id();
         drop(shard);

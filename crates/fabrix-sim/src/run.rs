@@ -32,6 +32,8 @@ pub struct Cut {
     pub requests: Option<u64>,
     /// Planned faults that happen, by number. The first one is 1.
     pub faults: Option<BTreeSet<u64>>,
+    /// Hosts that are there, by number. The first one is 1.
+    pub hosts: Option<BTreeSet<u64>>,
 }
 
 impl Run {
@@ -60,6 +62,15 @@ impl Run {
         requests
     }
 
+    /// Whether a host is there. A world asks for the hosts that it can do without.
+    pub(crate) fn keeps_host(&self, number: u64) -> bool {
+        let kept = keeps(self.cut.hosts.as_ref(), number);
+        if kept {
+            trace::note_host(number);
+        }
+        kept
+    }
+
     pub(crate) fn cut(&self) -> &Cut {
         &self.cut
     }
@@ -68,10 +79,13 @@ impl Run {
 impl Cut {
     /// Whether a planned fault happens.
     pub(crate) fn keeps_fault(&self, number: u64) -> bool {
-        self.faults
-            .as_ref()
-            .is_none_or(|kept| kept.contains(&number))
+        keeps(self.faults.as_ref(), number)
     }
+}
+
+/// Whether a number is kept. None: all are.
+fn keeps(kept: Option<&BTreeSet<u64>>, number: u64) -> bool {
+    kept.is_none_or(|kept| kept.contains(&number))
 }
 
 /// The options of `cargo xtask sim`, each with a space before it.
@@ -80,13 +94,17 @@ impl fmt::Display for Cut {
         if let Some(requests) = self.requests {
             write!(f, " --requests {requests}")?;
         }
-        match &self.faults {
-            None => Ok(()),
-            Some(none) if none.is_empty() => write!(f, " --faults none"),
-            Some(kept) => {
-                let numbers: Vec<_> = kept.iter().map(u64::to_string).collect();
-                write!(f, " --faults {}", numbers.join(","))
-            }
+        for (option, kept) in [("--faults", &self.faults), ("--hosts", &self.hosts)] {
+            let Some(kept) = kept else {
+                continue;
+            };
+            let numbers: Vec<_> = kept.iter().map(u64::to_string).collect();
+            let numbers = match numbers.is_empty() {
+                true => "none".to_owned(),
+                false => numbers.join(","),
+            };
+            write!(f, " {option} {numbers}")?;
         }
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Shrinking: a world that is wrong is run again with fewer requests and fewer planned faults, as
+//! Shrinking: a world that is wrong is run again with fewer requests, planned faults and hosts, as
 //! long as something is still wrong.
 
 use std::collections::BTreeSet;
@@ -53,8 +53,9 @@ pub fn shrink(kind: &Kind, source: &Source) -> Option<Shrunk> {
         },
         ends: Instant::now() + TIME_MAX,
     };
-    // Fewer faults first: what remains is easier to understand. Then each helps the other.
+    // Without faults and with one host, a fault is easier to understand than with few requests.
     search.drop_all_faults();
+    search.drop_hosts();
     search.drop_requests();
     search.drop_faults();
     search.drop_requests();
@@ -85,15 +86,31 @@ impl Search<'_> {
     }
 
     fn keeps_faults(&mut self, faults: BTreeSet<u64>) -> bool {
-        let requests = self.smallest.cut.requests;
-        let faults = Some(faults);
-        self.keeps(Cut { requests, faults })
+        self.keeps(Cut {
+            faults: Some(faults),
+            ..self.smallest.cut.clone()
+        })
     }
 
     fn keeps_requests(&mut self, requests: u64) -> bool {
-        let faults = self.smallest.cut.faults.clone();
-        let requests = Some(requests);
-        self.keeps(Cut { requests, faults })
+        self.keeps(Cut {
+            requests: Some(requests),
+            ..self.smallest.cut.clone()
+        })
+    }
+
+    /// Drops one host after the other, and keeps one at least.
+    fn drop_hosts(&mut self) {
+        for number in self.smallest.attempt.record.hosts.clone() {
+            let mut fewer = self.smallest.attempt.record.hosts.clone();
+            fewer.remove(&number);
+            if !fewer.is_empty() {
+                self.keeps(Cut {
+                    hosts: Some(fewer),
+                    ..self.smallest.cut.clone()
+                });
+            }
+        }
     }
 
     fn drop_all_faults(&mut self) {
@@ -137,3 +154,46 @@ impl Search<'_> {
 const RUNS_MAX: u32 = 60;
 /// An engineer waits so long.
 const TIME_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Report;
+    use crate::run::Run;
+    use crate::trace::{self, Entry};
+
+    /// Wrong with three requests, the second fault and the third host.
+    fn run(run: &Run) -> Report {
+        let mut report = Report::default();
+        let faults = (1..5).filter(|number| run.cut().keeps_fault(*number));
+        let faults: Vec<u64> = faults.collect();
+        for number in &faults {
+            trace::note(|| Entry::new("world:", "strikes").fault(*number));
+        }
+        let hosts: Vec<u64> = (1..4).filter(|number| run.keeps_host(*number)).collect();
+        if run.requests(40) >= 3 && faults.contains(&2) && hosts.contains(&3) {
+            report.faults.push("it is wrong".to_owned());
+        }
+        report
+    }
+
+    #[test]
+    fn what_is_not_needed_is_dropped() {
+        let kind = Kind { name: "test", run };
+        let shrunk = shrink(&kind, &Source::Seed(1)).expect("it is wrong");
+        assert_eq!(
+            shrunk.cut.to_string(),
+            " --requests 3 --faults 2 --hosts 3",
+            "{shrunk}"
+        );
+        assert_eq!(shrunk.attempt.report.faults, ["it is wrong"]);
+        assert_eq!(shrunk.attempt.record.faults(), [2].into());
+    }
+
+    #[test]
+    fn a_world_that_is_right_is_not_shrunk() {
+        let run = |_: &Run| Report::default();
+        let kind = Kind { name: "test", run };
+        assert!(shrink(&kind, &Source::Seed(1)).is_none());
+    }
+}

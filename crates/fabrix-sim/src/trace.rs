@@ -27,6 +27,8 @@ pub struct Record {
     capture: Capture,
     /// Most requests that a host had to submit.
     pub(crate) requests: u64,
+    /// Numbers of the hosts that the world can do without.
+    pub(crate) hosts: BTreeSet<u64>,
 }
 
 /// Something that happened.
@@ -87,6 +89,15 @@ pub(crate) fn note_requests(requests: u64) {
     RECORD.with_borrow_mut(|record| {
         if let Some(record) = record {
             record.requests = record.requests.max(requests);
+        }
+    });
+}
+
+/// Records that a host is there, and that the world can do without it.
+pub(crate) fn note_host(number: u64) {
+    RECORD.with_borrow_mut(|record| {
+        if let Some(record) = record {
+            record.hosts.insert(number);
         }
     });
 }

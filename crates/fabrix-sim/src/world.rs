@@ -18,6 +18,7 @@ use crate::choices::Choices;
 use crate::driver::SimDriver;
 use crate::files::Files;
 use crate::net::{Habits, Net};
+use crate::report::Report;
 use crate::run::{Cut, Run};
 use crate::trace::{self, Entry};
 
@@ -36,6 +37,8 @@ pub(crate) struct World {
     cut: Cut,
     faults_planned: Cell<u64>,
     turns: Cell<u64>,
+    /// Most bytes of buffers in use on one shard.
+    buffer_bytes: Cell<usize>,
     turns_at_once: Cell<(Nanos, u64)>,
 }
 
@@ -63,6 +66,7 @@ impl World {
             cut: run.cut().clone(),
             faults_planned: Cell::new(0),
             turns: Cell::new(0),
+            buffer_bytes: Cell::new(0),
             turns_at_once: Cell::new((Nanos(0), 0)),
         });
         WORLD.set(Some(Rc::clone(&world)));
@@ -84,9 +88,15 @@ impl World {
         self.net.now()
     }
 
-    /// Turns of all shards until now.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns.get()
+    /// Tells what has been counted until now. Much memory in use on a shard is a fault.
+    pub(crate) fn count_into(&self, report: &mut Report) {
+        report.digest = self.net.digest();
+        report.turns = self.turns.get();
+        report.buffer_bytes = self.buffer_bytes.get();
+        if report.buffer_bytes > BUFFER_BYTES_MAX {
+            let fault = format!("a shard used {} bytes of buffers", report.buffer_bytes);
+            report.faults.push(fault);
+        }
     }
 
     /// A control thread of this world.
@@ -171,6 +181,8 @@ impl World {
                 let mut shard = shard.borrow_mut();
                 self.net.note(shard.id() as u64);
                 shard.turn(Wait::Never);
+                let bytes = shard.buffer_bytes_in_use();
+                self.buffer_bytes.set(bytes.max(self.buffer_bytes.get()));
                 return true;
             }
             // What threads of a test have done comes before the time goes on.
@@ -339,6 +351,9 @@ impl Control for SimControl {
     }
 }
 
+/// 1 MiB: 48 requests of 4 KiB at once, each copied twice, the buffers for what some 20 connections
+/// receive, and half as much again.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// Enough for the few requests of a world. Memory is mapped when it is needed.
 const ARENA_BYTES: usize = 64 << 20;
 /// More turns than this at one time are a loop that never ends.

@@ -240,6 +240,7 @@ impl Workload {
         } = running;
         if !expectation::fits(operation, status, &self.wish.faults) {
             let fault = format!("a {} of {blocks:?} failed: {status}", operation.word());
+            trace::note(|| Entry::new(trace::CHECKER, fault.clone()).blocks(blocks.clone()));
             self.faults.push(fault);
         }
         let durable = operation.promises_durability() || !self.volatile_cache;

@@ -17,6 +17,7 @@ use crate::hosts::Protocol;
 use crate::images::BLOCK_BYTES;
 use crate::peer::{Answer, Ask, Event, Lost, Peer};
 use crate::report::Report;
+use crate::trace::{self, Entry};
 use crate::workload;
 
 /// What a user does.
@@ -90,6 +91,27 @@ struct Running {
     since: Nanos,
     /// How often the target had been killed before.
     kills: u64,
+}
+
+impl Running {
+    fn entry(&self, host: HostId, what: &str) -> Entry {
+        let entry = |ask: &str| Entry::new(name(host), format!("{what} {ask}"));
+        match (&self.ask, &self.open) {
+            (Ask::Read(blocks), _) => entry("a read").blocks(blocks.clone()),
+            (Ask::Write(blocks, _), Open::Write { write, .. }) => {
+                let entry = entry("a write").blocks(blocks.clone());
+                entry.values(&[write.value])
+            }
+            (Ask::Write(blocks, _), _) => entry("a write").blocks(blocks.clone()),
+            (Ask::Change(change), _) => entry(&format!("{change:?}")),
+            (Ask::Report, _) => entry("a report"),
+        }
+    }
+}
+
+/// A host in words.
+fn name(host: HostId) -> String {
+    format!("host {}", host + 1)
 }
 
 /// What the model and the checker know of a command in progress.
@@ -231,6 +253,7 @@ impl User {
     fn send(&mut self, shard: &mut Shard, slot: usize, running: Running) {
         let number = u16::try_from(slot).expect("few");
         if self.peer.send(shard, number, &running.ask) {
+            trace::note(|| running.entry(self.host, "begins"));
             self.slots[slot] = Slot::Running(running);
         } else {
             self.slots[slot] = Slot::Waiting(running);
@@ -356,6 +379,10 @@ impl User {
         let Slot::Running(running) = std::mem::replace(&mut self.slots[slot], Slot::Pausing) else {
             return self.faults.push(format!("slot {slot} ended twice"));
         };
+        trace::note(|| match &answer {
+            Answer::Done(_) => running.entry(self.host, "is done with"),
+            other => running.entry(self.host, &format!("gets {other:?} for")),
+        });
         let is_access = matches!(running.open, Open::Read { .. } | Open::Write { .. });
         if answer == Answer::Again && !is_access {
             self.slots[slot] = Slot::Waiting(running);
@@ -378,6 +405,7 @@ impl User {
             } => self.write_ends(access, write, blocks, answer),
         };
         if let Err(fault) = outcome {
+            trace::note(|| Entry::new(trace::CHECKER, fault.clone()));
             self.faults.push(fault);
         }
         self.pause(shard, slot);
@@ -487,6 +515,7 @@ impl User {
 
     /// The connection is lost: nobody knows how the commands in progress end.
     fn lose(&mut self, shard: &mut Shard) {
+        trace::note(|| Entry::new(name(self.host), "has lost its connection"));
         self.peer.close();
         self.losses += u64::from(self.is_up);
         self.is_up = false;

@@ -5,12 +5,15 @@
 //! [`Snapshot`] then replaces the old one as a whole. `disk` adds to each disk what an exported
 //! disk needs in front of it.
 //!
+//! `known` is what a host knows of the disks behind its numbers.
+//!
 //! `nvme::inventory` and `iscsi::units` describe disks to hosts and initiators. `local` brings a
 //! snapshot to shards and connections.
 
 mod desired;
 mod diff;
 pub(crate) mod disk;
+pub(crate) mod known;
 mod snapshot;
 
 use std::sync::{Arc, Mutex};

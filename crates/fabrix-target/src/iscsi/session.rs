@@ -22,6 +22,7 @@ use super::context::SessionCarrier;
 use super::job::Job;
 use super::job::copying::Copies;
 use super::units::{Unit, UnitName, Units};
+use crate::catalog::known::{Known, KnownDisks, OTHER_DISK};
 use crate::command_table::CommandTable;
 use crate::context::{CommandContext, copy};
 use crate::disk::{DiskView, Member, PendingChange, Role, Stop, Trouble};
@@ -97,6 +98,8 @@ pub(super) struct Session {
     /// This session as a member of disks' state.
     pub(super) me: Member,
     pub(super) units: Arc<Units>,
+    /// The disks that the initiator knows.
+    known: KnownDisks,
     pub(super) disk_views: Vec<DiskView>,
     pub(super) commands: CommandTable<Work>,
     pub(super) managing: Vec<Managing>,
@@ -116,7 +119,12 @@ impl Session {
         units: Arc<Units>,
         slots: usize,
     ) -> Self {
+        let mut known = KnownDisks::default();
+        for unit in &units.list {
+            unit.is_seen(&mut known);
+        }
         Self {
+            known,
             me: Member {
                 place: address,
                 nexus: Nexus {
@@ -138,16 +146,29 @@ impl Session {
 
     /// Replaces the logical units that the session sees. Commands in progress continue, and learn
     /// of the change from their disk.
-    pub(super) fn serve(&mut self, units: Arc<Units>) {
+    ///
+    /// # Errors
+    /// The session has to end, for the reason in the sentence.
+    pub(super) fn serve(&mut self, units: Arc<Units>) -> Result<(), &'static str> {
+        let seen = units.list.iter();
+        let seen: Vec<_> = seen.map(|unit| unit.is_seen(&mut self.known)).collect();
+        if seen.contains(&Known::OtherDisk) {
+            return Err(OTHER_DISK);
+        }
         let mut old: Vec<_> = std::mem::take(&mut self.disk_views)
             .into_iter()
             .map(Some)
             .collect();
         let luns_changed = self.units.luns != units.luns;
-        let disk_views = units.list.iter().map(|unit| {
+        let disk_views = units.list.iter().zip(seen).map(|(unit, seen)| {
             let at = self.units.find(unit.name());
             let Some((at, mut disk_view)) = at.and_then(|at| Some((at, old[at].take()?))) else {
-                return unit.disk_view();
+                let mut disk_view = unit.disk_view();
+                // The initiator may not have heard of another size before the disk was removed.
+                if seen == Known::ThisDisk {
+                    disk_view.attentions.add(Attention::CapacityChanged);
+                }
+                return disk_view;
             };
             if self.units.list[at].disk.blocks != unit.disk.blocks {
                 disk_view.attentions.add(Attention::CapacityChanged);
@@ -162,6 +183,7 @@ impl Session {
         for disk_view in old.iter_mut().flatten() {
             disk_view.leave(&self.me);
         }
+        Ok(())
     }
 
     /// Removes the session from the state of its disks, at its end.

@@ -12,6 +12,7 @@ use fabrix_proto::scsi::pages::{
 };
 
 use crate::catalog::disk::ExportedDisk;
+use crate::catalog::known::{Known, KnownDisks};
 use crate::disk::{DiskId, DiskState, DiskView};
 use crate::{IscsiTargetConfig, Limits};
 
@@ -90,6 +91,12 @@ impl Unit {
         let mut disk_view = DiskView::new(&self.state);
         disk_view.attentions.add(Attention::PowerOn);
         disk_view
+    }
+
+    /// The initiator of a session sees the unit. Result: what it has known.
+    pub(super) fn is_seen(&self, known: &mut KnownDisks) -> Known {
+        let uuid = self.disk.identity.uuid.unwrap_or_default();
+        known.sees(self.lun.into(), uuid)
     }
 
     /// The identity of the unit.

@@ -22,7 +22,9 @@ use fabrix_rt::Buf;
 use fabrix_transport::{Incoming, Outgoing};
 
 use super::context::Queue;
+use super::io::knows_another;
 use crate::Limits;
+use crate::catalog::known::{KnownDisks, OTHER_DISK};
 use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
@@ -55,6 +57,8 @@ pub(crate) struct Admin {
     retired: bool,
     /// True if the host has read that there is no volatile cache.
     told_of_no_cache: bool,
+    /// The disks that the host knows.
+    known: KnownDisks,
     /// This connection as a member of disks' state.
     me: Member,
     /// Views of the disks whose reservation notices the host gets, by namespace.
@@ -92,6 +96,8 @@ impl Admin {
         now: Nanos,
     ) -> Self {
         let controller = Controller::new(&view, id, connect, limits, now);
+        let mut known = KnownDisks::default();
+        let _nothing_was_known = knows_another(&mut known, &view);
         let mut admin = Self {
             controller,
             traffic,
@@ -102,6 +108,7 @@ impl Admin {
             has_ending_queues: false,
             retired: false,
             told_of_no_cache: false,
+            known,
             me,
             disk_views: Vec::new(),
             persisting: Vec::new(),
@@ -328,6 +335,9 @@ impl Admin {
             .view
             .refresh(&announced.inventory)
             .map_err(|refused| refused.to_string())?;
+        if knows_another(&mut self.known, &view) {
+            return Err(OTHER_DISK.to_owned());
+        }
         if view.has_volatile_cache() && self.told_of_no_cache {
             return Err(TOLD_OF_NO_CACHE.to_owned());
         }

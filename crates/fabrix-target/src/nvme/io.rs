@@ -11,7 +11,7 @@ use fabrix_proto::nvme::command::{Fuse, IoCommand, IoLimits, IoRequest, ranges};
 use fabrix_proto::nvme::log_page::ErrorRecord;
 use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::Status;
-use fabrix_proto::nvme::subsystem::{Authorized, Refused};
+use fabrix_proto::nvme::subsystem::Authorized;
 use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Nanos};
 use fabrix_transport::Incoming;
@@ -19,6 +19,7 @@ use fabrix_transport::Incoming;
 use super::context::Queue;
 use super::status::{failed, nvme_status};
 use crate::catalog::Snapshot;
+use crate::catalog::known::{Known, KnownDisks, OTHER_DISK};
 use crate::command_table::CommandTable;
 use crate::context::CommandContext;
 use crate::disk::{DiskId, DiskState, DiskView, Member, PendingChange, Stop};
@@ -112,6 +113,8 @@ impl Work {
 /// The commands in progress of one I/O queue.
 pub(crate) struct IoQueue {
     view: Authorized,
+    /// The disks that the host knows.
+    known: KnownDisks,
     limits: IoLimits,
     pub(super) commands: CommandTable<Work>,
     /// The last command of each slot, for the error log.
@@ -137,6 +140,13 @@ pub(super) struct Stopping {
     pub(super) until: Nanos,
 }
 
+/// The host sees the namespaces of a view. True: it knows one of them as another disk.
+pub(super) fn knows_another(known: &mut KnownDisks, view: &Authorized) -> bool {
+    let namespaces = view.namespaces().iter();
+    let others = namespaces.filter(|it| known.sees(it.nsid, it.uuid) == Known::OtherDisk);
+    others.count() > 0
+}
+
 /// A queue's views of the disks, by namespace.
 pub(super) fn disk_views(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, DiskView)> {
     let disk_view = |(nsid, state)| (nsid, DiskView::new(&state));
@@ -160,8 +170,11 @@ impl IoQueue {
         states: Vec<(u32, Arc<DiskState>)>,
         slots: usize,
     ) -> Self {
+        let mut known = KnownDisks::default();
+        let _nothing_was_known = knows_another(&mut known, &view);
         Self {
             view,
+            known,
             limits,
             commands: CommandTable::new(slots),
             last_commands: vec![None; slots],
@@ -178,9 +191,13 @@ impl IoQueue {
     /// change with their next request.
     ///
     /// # Errors
-    /// The host may not connect any more.
-    pub(crate) fn refresh(&mut self, catalog: &Snapshot) -> Result<(), Refused> {
-        self.view = self.view.refresh(&catalog.inventory)?;
+    /// The host may not connect any more, or knows another disk under a namespace id: a sentence.
+    pub(crate) fn refresh(&mut self, catalog: &Snapshot) -> Result<(), String> {
+        let refreshed = self.view.refresh(&catalog.inventory);
+        self.view = refreshed.map_err(|refused| refused.to_string())?;
+        if knows_another(&mut self.known, &self.view) {
+            return Err(OTHER_DISK.to_owned());
+        }
         self.take_disk_views(catalog.states(&self.view));
         Ok(())
     }

@@ -36,6 +36,9 @@ impl Target {
     ///   there is no such namespace or logical unit.
     /// - A number may get another device of the same disk: the result of [`Device::resize`] on the
     ///   present one. Every export of the disk gets this device in the same change.
+    /// - A free number may get another disk than before. The controllers and sessions end that have
+    ///   known it as the former one: their commands never reach another disk, and they read its
+    ///   identity when they connect again.
     /// - A host that has read that no disk has a volatile cache would never flush a new disk with
     ///   one. So its controllers end, and it reads the new value when it connects again.
     /// - Controllers and sessions end if their hosts and initiators may not connect any more. A

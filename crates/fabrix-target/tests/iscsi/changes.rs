@@ -10,6 +10,8 @@ use crate::{READ_CAPACITY_10, good, on_both_engines, rw, session};
 on_both_engines!(
     sessions_are_told_of_another_size,
     sessions_are_told_of_disks_that_come_and_go,
+    sessions_are_told_that_a_disk_that_returns_may_have_another_size,
+    a_session_ends_when_its_unit_becomes_another_disk,
 );
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
@@ -57,5 +59,39 @@ fn sessions_are_told_of_disks_that_come_and_go(engine: Engine) {
         initiator.lun = 1;
         let gone = initiator.command(&rw(0x28, 0, 1), 512);
         assert_eq!(gone.sense, Some([5, 0x25, 0]));
+    }
+}
+
+fn sessions_are_told_that_a_disk_that_returns_may_have_another_size(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut sessions = [1, 2].map(|last| session(&stage, last, false));
+    stage.remove(1).expect("it is there");
+    let device = ram("first", 512, 8 << 20);
+    let added = stage.add(Export { number: 1, device });
+    added.expect("the number is free");
+    for initiator in &mut sessions {
+        let power_on = initiator.command(&TEST_UNIT_READY, 0).sense;
+        assert_eq!(power_on, Some([6, 0x29, 0]));
+        is_told(initiator, [6, 0x2A, 9]);
+    }
+}
+
+/// An initiator that stays logged in reads no identity: its next write would land on the other
+/// disk.
+fn a_session_ends_when_its_unit_becomes_another_disk(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut sessions = [1, 2].map(|last| session(&stage, last, false));
+    let first = stage.remove(1).expect("it is there");
+    stage.add(first).expect("the number is free");
+    for initiator in &mut sessions {
+        let power_on = initiator.command(&TEST_UNIT_READY, 0).sense;
+        assert_eq!(power_on, Some([6, 0x29, 0]), "the same disk");
+    }
+    stage.remove(1).expect("it is there");
+    let device = ram("another", 512, 16 << 20);
+    let added = stage.add(Export { number: 1, device });
+    added.expect("the number is free");
+    for initiator in &mut sessions {
+        assert!(initiator.is_closed());
     }
 }

@@ -165,7 +165,7 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
     }
 
     /// Gives the session the catalog that its shard serves now. A session that is not admitted any
-    /// more ends.
+    /// more ends, and so does one that knows another disk under a number.
     pub(super) fn serve(&mut self, shard: &mut Shard) {
         let Some(leading) = self.stream.endpoint().leading() else {
             return;
@@ -180,7 +180,12 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
                     .ends_because(catalog.iscsi_targets.why_not(leading));
                 self.end(shard);
             }
-            (Ok(target), Some(session)) => session.serve(Arc::clone(&target.units)),
+            (Ok(target), Some(session)) => {
+                if let Err(why) = session.serve(Arc::clone(&target.units)) {
+                    self.lifecycle.ends_because(why);
+                    self.end(shard);
+                }
+            }
             (Ok(_), None) => {}
         }
     }

@@ -35,12 +35,14 @@ impl<Q: Queue> Connection<Q, Nvme> {
         }
     }
 
-    /// Gives an I/O queue the catalog that its shard serves now. The queue of a host that may not
-    /// connect any more ends at once, and its controller with it.
+    /// Gives an I/O queue the catalog that its shard serves now. The queue ends at once, and its
+    /// controller with it, if its host may not connect any more or knows another disk under a
+    /// namespace id.
     pub(super) fn serve(&mut self, shard: &mut Shard) {
         if let Role::Io { queue, .. } = &mut self.protocol.role
-            && queue.refresh(&self.local.served()).is_err()
+            && let Err(why) = queue.refresh(&self.local.served())
         {
+            self.lifecycle.ends_because(why);
             self.end(shard);
         }
     }

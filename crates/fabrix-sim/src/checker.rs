@@ -116,6 +116,15 @@ impl Checker {
         }
     }
 
+    /// A disk of zeroes whose writes have numbers above `first`.
+    pub(crate) fn with_values_from(blocks: u64, first: Value) -> Self {
+        let next = first + 1;
+        Self {
+            next,
+            ..Self::new(blocks)
+        }
+    }
+
     fn now(&mut self) -> Tick {
         self.tick += 1;
         self.tick

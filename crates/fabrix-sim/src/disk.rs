@@ -70,6 +70,11 @@ struct State {
 impl SimDisk {
     /// A disk of zeroes.
     pub(crate) fn new(habits: DiskHabits, choices: Choices) -> Arc<Self> {
+        Self::named("simulated", habits, choices)
+    }
+
+    /// A disk of zeroes, whose identity is derived from a name.
+    pub(crate) fn named(name: &str, habits: DiskHabits, choices: Choices) -> Arc<Self> {
         let mut geometry = Geometry::new(BLOCK_BYTES, habits.blocks);
         geometry.volatile_cache = habits.volatile_cache;
         geometry.durability = Durability::Device;
@@ -77,7 +82,7 @@ impl SimDisk {
         let bytes = usize::try_from(geometry.bytes()).expect("a small disk");
         Arc::new(Self {
             geometry,
-            identity: Identity::derive("simulated", "simulated", "Simulated disk"),
+            identity: Identity::derive("simulated", name, "Simulated disk"),
             state: Arc::new(Mutex::new(State {
                 images: Images::new(bytes),
                 habits,
@@ -116,6 +121,22 @@ impl Device for SimDisk {
 
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// A smaller disk loses what is behind its end. A larger one has zeroes there.
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let mut state = self.state();
+        if let Some(bytes) = bytes {
+            let bytes = usize::try_from(bytes).expect("a small disk");
+            state.images.resize(bytes);
+        }
+        let mut geometry = self.geometry.clone();
+        geometry.blocks = state.images.whole().end as u64 / u64::from(BLOCK_BYTES);
+        Ok(Arc::new(Self {
+            geometry,
+            identity: self.identity.clone(),
+            state: Arc::clone(&self.state),
+        }))
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
@@ -337,6 +358,11 @@ impl Pending {
 
 impl State {
     fn take_effect(&mut self, pending: &mut Pending, place: Place) -> Status {
+        if pending.range.end > self.images.whole().end {
+            // The disk has become smaller.
+            self.images.give_back(place);
+            return Status::OutOfRange;
+        }
         let operation = pending.operation;
         let faults = &self.habits.faults;
         let verdict = faults.verdict(&mut self.choices, operation, &pending.blocks());

@@ -45,11 +45,12 @@ impl Host {
     ) -> Self {
         let losses = Arc::new(AtomicU64::new(0));
         let (id, shard) = world.add_shard();
-        let options = options(world, id, &losses, &mut choices);
-        let device: Box<dyn Device> = match protocol {
-            Protocol::Nvme => Box::new(connect_nvme(&options)),
-            Protocol::Iscsi => Box::new(connect_iscsi(&options)),
+        let counted = Arc::clone(&losses);
+        let watch = move |event| {
+            counted.fetch_add(u64::from(event == PathEvent::Lost), Relaxed);
         };
+        let options = options(world, (id, 0), watch, &mut choices);
+        let device = connect(protocol, 0, 0, &options);
         let workload = Workload::start(&mut shard.borrow_mut(), &*device, checker, choices, wish);
         Self {
             shard,
@@ -89,48 +90,73 @@ impl Host {
     }
 }
 
-fn options(world: &World, shard: usize, losses: &Arc<AtomicU64>, choices: &mut Choices) -> Options {
+/// Options of a host: the number of its shard, and its own. `watch` hears of its connections.
+pub(crate) fn options(
+    world: &World,
+    (shard, host): (usize, usize),
+    watch: impl Fn(PathEvent) + Send + Sync + 'static,
+    choices: &mut Choices,
+) -> Options {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&(choices.word() | 1).to_le_bytes());
-    let mut options = Options::new(Nqn::new(HOST).expect("an NQN"), id);
+    let mut options = Options::new(Nqn::new(&nqn(host)).expect("an NQN"), id);
     options.control = world.control();
     options.nr_io_queues = u16::try_from(choices.between(1, 3)).expect("few");
     options.queue_size = 32;
     options.header_digest = choices.once_in(2);
     options.data_digest = choices.once_in(2);
-    let counted = Arc::clone(losses);
     options.watch = Arc::new(move |_, event| {
         let who = || format!("host {}", net::address_of(shard));
         trace::note(|| Entry::new(who(), format!("says of its path: {event:?}")));
-        counted.fetch_add(u64::from(event == PathEvent::Lost), Relaxed);
+        watch(event);
     });
     options
 }
 
-fn connect_nvme(options: &Options) -> fabrix_host::RemoteDisk {
+/// Connects the host with this number to a disk of the target. The first disk is 0.
+pub(crate) fn connect(
+    protocol: Protocol,
+    host: usize,
+    disk: u16,
+    options: &Options,
+) -> Arc<dyn Device> {
+    match protocol {
+        Protocol::Nvme => Arc::new(connect_nvme(disk, options)),
+        Protocol::Iscsi => Arc::new(connect_iscsi(host, disk, options)),
+    }
+}
+
+fn connect_nvme(disk: u16, options: &Options) -> fabrix_host::RemoteDisk {
     let address = Address {
         host: nvme_address().ip().to_string(),
         port: nvme_address().port(),
         subsystem: Some(SUBSYSTEM.to_owned()),
-        nsid: Some(1),
+        nsid: Some(u32::from(disk) + 1),
     };
     fabrix_host::connect(&address, options).expect("the network works yet")
 }
 
-fn connect_iscsi(options: &Options) -> iscsi::RemoteUnit {
+fn connect_iscsi(host: usize, disk: u16, options: &Options) -> iscsi::RemoteUnit {
     let address = iscsi::Address {
         host: iscsi_address().ip().to_string(),
         port: iscsi_address().port(),
         target: Some(ISCSI_TARGET.to_owned()),
-        lun: Some(0),
+        lun: Some(disk),
     };
     let initiator = iscsi::Initiator {
-        name: INITIATOR.to_owned(),
+        name: initiator(host),
         ours: None,
         theirs: None,
     };
     iscsi::connect(&address, &initiator, options).expect("the network works yet")
 }
 
-const HOST: &str = "nqn.2014-08.org.example:host";
-const INITIATOR: &str = "iqn.2026-01.org.example:host";
+/// NQN of the host with this number.
+pub(crate) fn nqn(host: usize) -> String {
+    format!("nqn.2014-08.org.example:host{host}")
+}
+
+/// iSCSI name of the host with this number.
+pub(crate) fn initiator(host: usize) -> String {
+    format!("iqn.2026-01.org.example:host{host}")
+}

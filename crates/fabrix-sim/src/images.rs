@@ -56,6 +56,18 @@ impl Images {
         self.under_way.insert(place, write);
     }
 
+    /// A write never takes effect.
+    pub(crate) fn give_back(&mut self, place: Place) {
+        self.under_way.remove(&place);
+    }
+
+    /// Changes the size. What is behind the end is lost, on the medium too.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        self.seen.resize(bytes, 0);
+        self.medium.resize(bytes, 0);
+        self.given_up.retain(|block| (block + 1) * BLOCK <= bytes);
+    }
+
     /// The writes of a channel or operation never take effect.
     pub(crate) fn forget(&mut self, channel: u64) {
         self.under_way.retain(|(it, _), _| *it != channel);
@@ -127,7 +139,7 @@ impl Images {
         }
         for write in self.under_way.values() {
             for (range, source) in write.blocks() {
-                if choices.below(4) < kept {
+                if choices.below(4) < kept && range.end <= self.medium.len() {
                     self.medium[range].copy_from_slice(source);
                 }
             }

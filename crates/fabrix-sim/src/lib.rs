@@ -14,11 +14,13 @@
 //! - `one_disk`: worlds with one disk and one path to it.
 //! - `peer`: hosts that send single commands.
 //! - `store`, `reservations`: worlds of reservations.
+//! - `admin`: worlds in which a target is administered.
 //! - `worlds`: all worlds by name.
 //! - `place`: worlds for tests of other crates that are written out.
 //!
 //! This crate is a test and never part of the product.
 
+mod admin;
 mod attempt;
 mod backing;
 mod capture;

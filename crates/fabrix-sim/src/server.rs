@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use fabrix_block::Device;
 use fabrix_target::{
-    Catalog, Deadlines, Export, Initiators, IscsiTargetConfig, Limits, Listen, SubsystemConfig,
-    Target, TargetConfig,
+    Catalog, Deadlines, Export, Initiators, IscsiTargetConfig, Limits, Listen, ReservationStore,
+    SubsystemConfig, Target, TargetConfig,
 };
 
 use crate::backing::Backing;
@@ -25,7 +25,9 @@ pub(crate) struct Server {
     backing: Rc<dyn Backing>,
     shard_count: usize,
     shards: Vec<usize>,
-    target: Option<Target>,
+    target: Option<Rc<Target>>,
+    /// What a target exports when it starts.
+    catalog: Box<dyn Fn() -> Catalog>,
     store: Option<SimStore>,
     when_killed: Option<Box<dyn FnMut()>>,
 }
@@ -43,16 +45,38 @@ impl Server {
         shard_count: usize,
         store: Option<SimStore>,
     ) -> Self {
-        let mut server = Self {
+        let opens = Rc::clone(&backing);
+        let mut server = Self::stopped(backing, shard_count, move || catalog(&opens.open()));
+        server.store = store;
+        server.restart(world);
+        server
+    }
+
+    /// A target that is not running. It exports a catalog when it starts.
+    pub(crate) fn stopped(
+        backing: Rc<dyn Backing>,
+        shard_count: usize,
+        catalog: impl Fn() -> Catalog + 'static,
+    ) -> Self {
+        Self {
             backing,
             shard_count,
             shards: Vec::new(),
             target: None,
-            store,
+            catalog: Box::new(catalog),
+            store: None,
             when_killed: None,
-        };
-        server.restart(world);
-        server
+        }
+    }
+
+    /// The target, while it runs.
+    pub(crate) fn target(&self) -> Option<Rc<Target>> {
+        self.target.clone()
+    }
+
+    /// Shards of the target.
+    pub(crate) fn shards(&self) -> &[usize] {
+        &self.shards
     }
 
     /// Has a function called whenever the target is killed.
@@ -68,11 +92,10 @@ impl Server {
         let remotes = remotes.collect();
         self.shards = made.iter().map(|(id, _)| *id).collect();
         drop(made);
-        let mut config = config(&self.backing.open());
         let store = self.store.clone();
-        config.reservation_store = store.map(|store| Arc::new(store) as _);
+        let config = config((self.catalog)(), store.map(|store| Arc::new(store) as _));
         let target = Target::start_with(config, Deadlines::default(), remotes, world.control());
-        self.target = Some(target.expect("a target"));
+        self.target = Some(Rc::new(target.expect("a target")));
     }
 
     /// Ends the process of the target, as kill -9 does. False: it has ended before.
@@ -98,27 +121,31 @@ impl Server {
 
     /// Compares what the disk holds with what it may hold.
     pub(crate) fn check_image(&self, checker: &RefCell<Checker>) -> Vec<String> {
-        let mut checker = checker.borrow_mut();
-        let image = self.backing.image();
-        let blocks = 0..(image.len() / BLOCK) as u64;
-        let read = checker.read_begins(blocks.clone());
-        let wrong = match workload::values(&image, blocks) {
-            Ok(values) => checker.read_ends(read, &values).err(),
-            Err(fault) => return vec![fault],
-        };
-        let wrong = wrong.map(|wrong| format!("at the end: {wrong}"));
-        wrong.into_iter().collect()
+        check_image(&self.backing.image(), checker)
     }
 
     /// What hosts that have left have left behind, with a name for each.
     pub(crate) fn left(&self) -> [(&'static str, usize); 3] {
-        let target = self.target.as_ref();
+        let target = self.target.as_deref();
         [
             ("connections", target.map_or(0, Target::connections)),
             ("controllers", target.map_or(0, Target::controllers)),
             ("sessions", target.map_or(0, Target::sessions)),
         ]
     }
+}
+
+/// Compares what a disk holds with what it may hold.
+pub(crate) fn check_image(image: &[u8], checker: &RefCell<Checker>) -> Vec<String> {
+    let mut checker = checker.borrow_mut();
+    let blocks = 0..(image.len() / BLOCK) as u64;
+    let read = checker.read_begins(blocks.clone());
+    let wrong = match workload::values(image, blocks) {
+        Ok(values) => checker.read_ends(read, &values).err(),
+        Err(fault) => return vec![fault],
+    };
+    let wrong = wrong.map(|wrong| format!("at the end: {wrong}"));
+    wrong.into_iter().collect()
 }
 
 /// Where the target listens for NVMe/TCP.
@@ -131,41 +158,45 @@ pub(crate) fn iscsi_address() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 3260))
 }
 
-fn config(device: &Arc<dyn Device>) -> TargetConfig {
+fn catalog(device: &Arc<dyn Device>) -> Catalog {
     let export = |number| Export {
         number,
         device: Arc::clone(device),
     };
+    Catalog {
+        subsystems: vec![SubsystemConfig {
+            nqn: SUBSYSTEM.to_owned(),
+            serial: "FBXSIM".to_owned(),
+            model: "Fabrix simulated".to_owned(),
+            firmware: "0.1".to_owned(),
+            grows: false,
+            hosts: None,
+            namespaces: vec![export(1)],
+        }],
+        iscsi_targets: vec![IscsiTargetConfig {
+            name: ISCSI_TARGET.to_owned(),
+            port: 1,
+            product: "simulated".to_owned(),
+            revision: "0.1".to_owned(),
+            initiators: Initiators::anybody(),
+            units: vec![export(0)],
+        }],
+        listen: vec![
+            Listen::nvme_tcp(nvme_address()),
+            Listen::iscsi(iscsi_address()),
+        ],
+    }
+}
+
+fn config(catalog: Catalog, reservation_store: Option<Arc<dyn ReservationStore>>) -> TargetConfig {
     TargetConfig {
-        catalog: Catalog {
-            subsystems: vec![SubsystemConfig {
-                nqn: SUBSYSTEM.to_owned(),
-                serial: "FBXSIM".to_owned(),
-                model: "Fabrix simulated".to_owned(),
-                firmware: "0.1".to_owned(),
-                grows: false,
-                hosts: None,
-                namespaces: vec![export(1)],
-            }],
-            iscsi_targets: vec![IscsiTargetConfig {
-                name: ISCSI_TARGET.to_owned(),
-                port: 1,
-                product: "simulated".to_owned(),
-                revision: "0.1".to_owned(),
-                initiators: Initiators::anybody(),
-                units: vec![export(0)],
-            }],
-            listen: vec![
-                Listen::nvme_tcp(nvme_address()),
-                Listen::iscsi(iscsi_address()),
-            ],
-        },
+        catalog,
         limits: Limits {
             max_io_queues: 4,
             max_queue_entries: 32,
             max_transfer_bytes: 1 << 20,
         },
-        reservation_store: None,
+        reservation_store,
         counts: false,
         max_connections: 64,
         max_unauthenticated: 64,

@@ -1,5 +1,6 @@
 //! The worlds by name. Without a name, the seed names the world.
 
+use crate::admin;
 use crate::hosts::Protocol;
 use crate::one_disk::{self, Subject};
 use crate::report::Report;
@@ -43,6 +44,10 @@ pub const WORLDS: &[Kind] = &[
     Kind {
         name: "errors",
         run: |run| one_disk::run(run, BOTH, Subject::Errors),
+    },
+    Kind {
+        name: "admin",
+        run: admin::run,
     },
 ];
 

@@ -70,6 +70,15 @@ impl Habits {
             short_receives: choices.once_in(2),
         }
     }
+
+    /// The same for long transfers, which would take too many turns in short pieces.
+    pub(crate) fn for_long_transfers(self) -> Self {
+        Self {
+            window: self.window.max(1 << 16),
+            piece: self.piece.max(16_384),
+            ..self
+        }
+    }
 }
 
 /// What an attempt to go on with an operation brought.

@@ -36,13 +36,27 @@ pub(crate) enum Subject {
     Files,
     /// The disk fails, and the machine of the target may lose its power.
     Errors,
+    /// Transfers are so long that their data travels in pieces.
+    Long,
 }
 
 /// Runs the world with a host for each protocol named.
 pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report {
     let mut choices = run.choices(0);
-    let world = World::new(run, Habits::draw(&mut choices));
+    let mut habits = Habits::draw(&mut choices);
+    if subject == Subject::Long {
+        habits = habits.for_long_transfers();
+    }
+    let world = World::new(run, habits);
+    if subject == Subject::Long {
+        world.allow_buffers(LONG_BUFFERS);
+    }
     let below = run.choices(4);
+    let blocks = if subject == Subject::Long {
+        LONG_BLOCKS
+    } else {
+        BLOCKS
+    };
     let faults = match subject {
         Subject::Errors => DiskFaults::draw(&mut choices, BLOCKS),
         Subject::Files if choices.once_in(2) => DiskFaults {
@@ -56,10 +70,10 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             let habits = file_habits(&mut choices, faults.clone());
             Rc::new(world.files().create(habits, below))
         }
-        Subject::Network | Subject::Power | Subject::Errors => {
+        Subject::Network | Subject::Power | Subject::Errors | Subject::Long => {
             let habits = DiskHabits {
                 faults: faults.clone(),
-                ..DiskHabits::draw(BLOCKS, &mut choices)
+                ..DiskHabits::draw(blocks, &mut choices)
             };
             Rc::new(SimDisk::new(habits, below))
         }
@@ -68,7 +82,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     let shards = usize::try_from(shards).expect("few");
     let server = Server::start(&world, Rc::clone(&backing), shards);
     let server = Rc::new(RefCell::new(server));
-    let checker = Rc::new(RefCell::new(Checker::new(BLOCKS)));
+    let checker = Rc::new(RefCell::new(Checker::new(blocks)));
     if subject == Subject::Files && faults.lost_flushes > 0 {
         // A file is trusted again when it is opened again. The kernel has forgotten then what it
         // could not write, but for a loss of power.
@@ -83,13 +97,16 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         .filter(|(number, _)| run.keeps_host(*number))
         .map(|(number, protocol)| {
             let mut choices = run.choices(4 + number);
-            let wish = wish(run, &mut choices, &faults);
+            let mut wish = wish(run, &mut choices, &faults);
+            if subject == Subject::Long {
+                wish = long(wish);
+            }
             Host::start(&world, *protocol, &checker, choices, wish)
         })
         .collect();
     faults::plan(&world, &server, &mut choices);
     let power = match subject {
-        Subject::Network => false,
+        Subject::Network | Subject::Long => false,
         Subject::Power | Subject::Files => true,
         Subject::Errors => choices.once_in(2),
     };
@@ -164,6 +181,17 @@ fn wish(run: &Run, choices: &mut Choices, faults: &DiskFaults) -> Wish {
     }
 }
 
+/// Few requests, most of which are longer than what a write may send unasked.
+fn long(wish: Wish) -> Wish {
+    Wish {
+        requests: wish.requests.min(8),
+        depth: wish.depth.min(4),
+        blocks: LONG_BLOCKS,
+        longest: LONG_BLOCKS,
+        ..wish
+    }
+}
+
 fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
     FileHabits {
         blocks: BLOCKS,
@@ -176,8 +204,13 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
 
 /// Few, so that requests meet.
 const BLOCKS: u64 = 64;
+/// 384 KiB: three times what a capsule may carry, and more than a first burst.
+const LONG_BLOCKS: u64 = 768;
+/// 8 MiB: eight requests of 384 KiB at once, and what connections receive.
+const LONG_BUFFERS: usize = 8 << 20;
 /// After this time nothing of a host that has left may be there: the keep-alive, the deadline of
-/// disks and the longest request are over.
-const AFTERWARDS: Duration = Duration::from_secs(60);
+/// disks and the longest request are over. A target of iSCSI takes a minute to find out that its
+/// initiator is gone, and a shard may stand still meanwhile.
+const AFTERWARDS: Duration = Duration::from_secs(90);
 /// Every request ends within this time, faults included.
 const LIMIT: Duration = Duration::from_secs(3000);

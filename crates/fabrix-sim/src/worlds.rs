@@ -49,6 +49,10 @@ pub const WORLDS: &[Kind] = &[
         name: "admin",
         run: admin::run,
     },
+    Kind {
+        name: "long",
+        run: |run| one_disk::run(run, &[Protocol::Nvme, Protocol::Iscsi], Subject::Long),
+    },
 ];
 
 /// Two hosts over NVMe/TCP and one over iSCSI.

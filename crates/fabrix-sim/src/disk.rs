@@ -324,7 +324,6 @@ impl Task for Requests {
         let mut state = self.state.lock().expect("no panic in a disk");
         let status = state.take_effect(pending, (self.channel, slot));
         pending.ended = Some(status);
-        trace::note(|| pending.entry(state.images.seen()).status(status));
         drop(state);
         let left = pending.ends_after;
         self.wait(shard, slot, left);
@@ -358,6 +357,12 @@ impl Pending {
 
 impl State {
     fn take_effect(&mut self, pending: &mut Pending, place: Place) -> Status {
+        let status = self.carry_out(pending, place);
+        trace::note(|| pending.entry(self.images.seen()).status(status));
+        status
+    }
+
+    fn carry_out(&mut self, pending: &mut Pending, place: Place) -> Status {
         if pending.range.end > self.images.whole().end {
             // The disk has become smaller.
             self.images.give_back(place);

@@ -57,7 +57,14 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     } else {
         BLOCKS
     };
+    // Without other faults, reads do not wait for writes that hang.
+    let is_calm = subject == Subject::Errors && choices.once_in(4);
     let faults = match subject {
+        Subject::Errors if is_calm => DiskFaults {
+            hangs: 20,
+            longest_hang: READ_LIMIT * 2,
+            ..DiskFaults::draw(&mut choices, BLOCKS)
+        },
         Subject::Errors => DiskFaults::draw(&mut choices, BLOCKS),
         Subject::Files if choices.once_in(2) => DiskFaults {
             is_below_a_file: true,
@@ -104,12 +111,14 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             Host::start(&world, *protocol, &checker, choices, wish)
         })
         .collect();
-    faults::plan(&world, &server, &mut choices);
     let power = match subject {
         Subject::Network | Subject::Long => false,
         Subject::Power | Subject::Files => true,
-        Subject::Errors => choices.once_in(2),
+        Subject::Errors => !is_calm && choices.once_in(2),
     };
+    if !is_calm {
+        faults::plan(&world, &server, &mut choices);
+    }
     if power {
         faults::plan_power_losses(&world, &server, &checker, &mut choices);
     }
@@ -127,6 +136,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         time: world.now() - began,
         ..Report::default()
     };
+    let mut slowest_read = Duration::ZERO;
     // Some hosts disappear without a word: the target has to find out.
     let is_lost = choices.once_in(4);
     for host in &mut hosts {
@@ -143,7 +153,12 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
                 "{missing} requests of a host have not ended {LIMIT:?} later"
             ));
         }
+        slowest_read = slowest_read.max(host.workload().borrow().slowest_read());
         host.leave();
+    }
+    if is_calm && report.losses == 0 && slowest_read > READ_LIMIT {
+        let fault = format!("a read took {slowest_read:?}: it waited for a write that hung");
+        report.faults.push(fault);
     }
     if is_lost {
         trace::note(|| Entry::new("hosts", "disappear without a word"));
@@ -212,5 +227,7 @@ const LONG_BUFFERS: usize = 8 << 20;
 /// disks and the longest request are over. A target of iSCSI takes a minute to find out that its
 /// initiator is gone, and a shard may stand still meanwhile.
 const AFTERWARDS: Duration = Duration::from_secs(90);
+/// Most time of a read that waits for nothing but a slow disk and a slow network.
+const READ_LIMIT: Duration = Duration::from_secs(12);
 /// Every request ends within this time, faults included.
 const LIMIT: Duration = Duration::from_secs(3000);

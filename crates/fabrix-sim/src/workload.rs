@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fabrix_block::{Channel, Deallocate, Device, Operation, Payload, Request, Status, Submit};
-use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
+use fabrix_rt::{Completion, Loan, Nanos, Shard, Task, TaskId, Token};
 
 use self::expectation::Expectation;
 use crate::checker::{Checker, Value};
@@ -54,6 +54,7 @@ pub(crate) struct Workload {
     begun: u64,
     ended: u64,
     failed: u64,
+    slowest_read: Duration,
     slots: Vec<Slot>,
     faults: Vec<String>,
 }
@@ -66,6 +67,7 @@ enum Slot {
 }
 
 struct Running {
+    began: Nanos,
     operation: Operation,
     blocks: Range<u64>,
     expectation: Expectation,
@@ -95,6 +97,7 @@ impl Workload {
             begun: 0,
             ended: 0,
             failed: 0,
+            slowest_read: Duration::ZERO,
             slots,
             faults: Vec::new(),
         }));
@@ -124,6 +127,11 @@ impl Workload {
     /// Requests that have ended, and those of them that have failed.
     pub(crate) fn ended(&self) -> (u64, u64) {
         (self.ended, self.failed)
+    }
+
+    /// The longest time of a read.
+    pub(crate) fn slowest_read(&self) -> Duration {
+        self.slowest_read
     }
 
     /// What was wrong.
@@ -211,6 +219,7 @@ impl Workload {
             token: self.token(slot),
         };
         let running = Running {
+            began: shard.now(),
             operation,
             blocks,
             expectation,
@@ -234,10 +243,14 @@ impl Workload {
         let who = || format!("host {}", net::address_of(shard.id()));
         trace::note(|| running.ending(who(), status, loan));
         let Running {
+            began,
             operation,
             blocks,
             expectation,
         } = running;
+        if operation == Operation::Read {
+            self.slowest_read = self.slowest_read.max(shard.now() - began);
+        }
         if !expectation::fits(operation, status, &self.wish.faults) {
             let fault = format!("a {} of {blocks:?} failed: {status}", operation.word());
             trace::note(|| Entry::new(trace::CHECKER, fault.clone()).blocks(blocks.clone()));

@@ -400,12 +400,11 @@ impl Admin {
             report.faults.extend(faults);
         }
         self.world.run_until(self.world.now() + AFTERWARDS);
-        let mut left = vec![("sockets", self.world.net().ends())];
+        let mut left = self.world.left();
         left.extend(self.server.borrow().left());
         for shard in &shards {
             let shard = shard.borrow();
             left.push(("operations of a host", shard.operations_in_flight()));
-            left.push(("bytes of a host's buffers", shard.buffer_bytes_in_use()));
         }
         let left = left.into_iter().filter(|(_, count)| *count > 0);
         report

@@ -109,9 +109,7 @@ impl World {
             eprintln!("the whole world: {}", ran.report.faults[0]);
         }
         if arguments.folder.is_some() {
-            let record = &smallest.record;
-            eprint!("planned faults:\n{}", record.faults_in_words());
-            eprint!("what happened before:\n{}", record.last_in_words());
+            eprint!("{}", smallest.record.in_words());
         }
         self.write(arguments, smallest, true)?;
         Ok(false)

@@ -169,9 +169,9 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     world.run_until(world.now() + AFTERWARDS);
     // What was still on its way has come late: it must not have changed anything.
     report.faults.extend(server.borrow().check_image(&checker));
-    let mut left = vec![("sockets", world.net().ends())];
+    let mut left = world.left();
     left.extend(server.borrow().left());
-    left.extend(hosts.iter().flat_map(Host::left));
+    left.extend(hosts.iter().map(Host::left));
     let left = left.into_iter().filter(|(_, count)| *count > 0);
     report
         .faults

@@ -98,12 +98,11 @@ pub(crate) fn run(run: &Run) -> Report {
         .faults
         .extend(server.borrow().check_image(&shared.checker));
     world.run_until(world.now() + AFTERWARDS);
-    let mut left = vec![("sockets", world.net().ends())];
+    let mut left = world.left();
     left.extend(server.borrow().left());
     for (shard, _) in &hosts {
         let shard = shard.borrow();
         left.push(("operations of a host", shard.operations_in_flight()));
-        left.push(("bytes of a host's buffers", shard.buffer_bytes_in_use()));
     }
     let left = left.into_iter().filter(|(_, count)| *count > 0);
     report

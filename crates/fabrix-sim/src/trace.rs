@@ -129,15 +129,19 @@ impl Record {
             .collect()
     }
 
-    /// The planned faults that happened, one on each line.
-    pub fn faults_in_words(&self) -> String {
-        let faults = self.entries.iter().filter(|entry| entry.fault.is_some());
-        lines(faults)
+    /// The planned faults that happened, and what happened before something was wrong.
+    pub fn in_words(&self) -> String {
+        let faults = lines(self.entries.iter().filter(|entry| entry.fault.is_some()));
+        let last = self.last_in_words();
+        match faults.is_empty() {
+            true => format!("what happened before:\n{last}"),
+            false => format!("planned faults:\n{faults}what happened before:\n{last}"),
+        }
     }
 
     /// What happened before something was wrong, one on each line: to the block that was wrong, or
     /// else to anything.
-    pub fn last_in_words(&self) -> String {
+    fn last_in_words(&self) -> String {
         let wrong = self.entries.iter().position(|entry| entry.who == CHECKER);
         let end = wrong.map_or(self.entries.len(), |index| index + 1);
         let blocks = wrong.and_then(|index| self.entries[index].blocks.clone());

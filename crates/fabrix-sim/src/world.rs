@@ -107,6 +107,20 @@ impl World {
         self.buffer_bytes_max.set(bytes);
     }
 
+    /// What hosts that have left have left behind in the network and in all shards, with a name for
+    /// each.
+    pub(crate) fn left(&self) -> Vec<(&'static str, usize)> {
+        let shards = self.shards.borrow();
+        let bytes = shards.iter().map(|(_, shard)| {
+            let bytes = shard.borrow().buffer_bytes_in_use();
+            bytes.checked_sub(ZEROES_BYTES).unwrap_or(bytes)
+        });
+        vec![
+            ("sockets", self.net.ends()),
+            ("bytes of buffers", bytes.sum()),
+        ]
+    }
+
     /// A control thread of this world.
     pub(crate) fn control(&self) -> Arc<dyn Control> {
         Arc::new(SimControl)
@@ -359,6 +373,8 @@ impl Control for SimControl {
     }
 }
 
+/// 128 KiB: the channel of a file keeps a buffer of zeroes.
+const ZEROES_BYTES: usize = 128 << 10;
 /// 1 MiB: 48 requests of 4 KiB at once, each copied twice, the buffers for what some 20 connections
 /// receive, and half as much again.
 const BUFFER_BYTES_MAX: usize = 1 << 20;

@@ -86,7 +86,7 @@ impl Server {
 
     /// Starts the target again after its end.
     pub(crate) fn restart(&mut self, world: &Rc<World>) {
-        trace::note(|| Entry::new(trace::TARGET, "starts"));
+        trace::note(|| Entry::new("target", "starts"));
         let made: Vec<_> = (0..self.shard_count).map(|_| world.add_shard()).collect();
         let remotes = made.iter().map(|(_, shard)| shard.borrow().remote());
         let remotes = remotes.collect();

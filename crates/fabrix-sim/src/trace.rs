@@ -112,7 +112,7 @@ impl Record {
             Segment::Fin => "FIN arrives",
             Segment::Rst => "RST arrives",
         };
-        let entry = Entry::new(format!("connection {from} -> {to}:"), what);
+        let entry = Entry::new(format!("{CONNECTION} {from} -> {to}:"), what);
         self.entries.push(Entry { at, ..entry });
     }
 
@@ -146,8 +146,9 @@ impl Record {
         let end = wrong.map_or(self.entries.len(), |index| index + 1);
         let blocks = wrong.and_then(|index| self.entries[index].blocks.clone());
         let concerns = |entry: &&Entry| match (&blocks, &entry.blocks) {
-            (Some(wrong), Some(blocks)) => blocks.contains(&wrong.start),
-            (Some(_), None) => entry.fault.is_some() || entry.who == TARGET,
+            // A flush concerns every block.
+            (Some(wrong), Some(blocks)) => blocks.is_empty() || blocks.contains(&wrong.start),
+            (Some(_), None) => !entry.who.starts_with(CONNECTION),
             (None, _) => true,
         };
         let last = self.entries[..end].iter().rev().filter(concerns);
@@ -259,8 +260,8 @@ fn lines<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
 
 /// Who tells what is wrong.
 pub(crate) const CHECKER: &str = "checker:";
-/// Who starts again.
-pub(crate) const TARGET: &str = "target";
+/// Begins the name of a connection.
+const CONNECTION: &str = "connection";
 /// More lines hide what matters.
 const LINES_MAX: usize = 30;
 
@@ -296,7 +297,8 @@ mod tests {
         let entries = vec![
             entry(1, Entry::new("host a", "writes").blocks(0..4)),
             entry(2, Entry::new("host b", "writes").blocks(4..8)),
-            entry(3, Entry::new("connection", "is reset").fault(2)),
+            entry(3, Entry::new("world:", "a reset").fault(2)),
+            entry(3, Entry::new("connection a -> b:", "SYN arrives")),
             entry(4, Entry::new(CHECKER, "it is wrong").blocks(3..4)),
             entry(5, Entry::new("host a", "reads").blocks(3..4)),
         ];
@@ -306,7 +308,7 @@ mod tests {
         };
         assert_eq!(
             record.last_in_words(),
-            "  1.000000 s  host a writes, blocks 0 to 3\n  3.000000 s  fault 2: connection is reset\n  \
+            "  1.000000 s  host a writes, blocks 0 to 3\n  3.000000 s  fault 2: world: a reset\n  \
              4.000000 s  checker: it is wrong\n"
         );
         assert_eq!(record.faults(), [2].into());

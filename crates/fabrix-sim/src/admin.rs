@@ -24,6 +24,7 @@ use self::access::{Access, Seat};
 use self::site::{BLOCKS, DISKS, Site};
 use self::user::{User, Wish};
 use crate::backing::Backing;
+use crate::backlog::Backlog;
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
@@ -43,7 +44,7 @@ pub(crate) fn run(run: &Run) -> Report {
     let mut admin = Admin::new(run, &world, choices);
     admin.plan_faults();
     let began = world.now();
-    admin.work(began + LIMIT);
+    admin.work();
     let mut report = Report {
         time: world.now() - began,
         ..Report::default()
@@ -71,6 +72,7 @@ struct Admin {
     /// A shard was late: the time at which it serves the last change.
     served_at: Option<Nanos>,
     has_faults: bool,
+    backlog: Backlog,
     faults: Vec<String>,
 }
 
@@ -89,6 +91,7 @@ struct Host {
 impl Admin {
     fn new(run: &Run, world: &Rc<World>, mut choices: Choices) -> Self {
         let habits = DiskHabits::draw(BLOCKS.1, &mut choices);
+        let at_disk = habits.longest;
         let disk = |index: usize| {
             let choices = run.choices(20 + index as u64);
             SimDisk::named(&format!("disk{index}"), habits.clone(), choices)
@@ -116,6 +119,11 @@ impl Admin {
             depth: usize::try_from(choices.between(1, 4)).expect("few"),
             pause: Duration::from_micros(choices.one_of(&[1_000, 50_000, 500_000])),
         };
+        let backlog = Backlog {
+            requests: wish.requests * hosts as u64,
+            pause: wish.pause,
+            at_disk,
+        };
         let mut admin = Self {
             world: Rc::clone(world),
             server: Rc::new(RefCell::new(server)),
@@ -129,6 +137,7 @@ impl Admin {
             next_change: world.now(),
             served_at: None,
             has_faults: false,
+            backlog,
             faults: Vec::new(),
             choices,
         };
@@ -183,9 +192,13 @@ impl Admin {
     }
 
     /// Administers until everything is done, and every host knows the size of its disk.
-    fn work(&mut self, limit: Nanos) {
+    fn work(&mut self) {
+        let mut limit = Nanos::MAX;
         while self.world.now() < limit {
             let now = self.world.now();
+            if self.changes == 0 && limit == Nanos::MAX {
+                limit = now.max(self.world.calm_from()) + self.backlog.most();
+            }
             if self.served_at.is_some_and(|at| at <= now) {
                 self.served_at = None;
                 self.access.borrow_mut().change_ends(true);
@@ -205,7 +218,7 @@ impl Admin {
             }
             let next = match (self.served_at, self.changes) {
                 (Some(at), _) => at,
-                (None, 0) => limit,
+                (None, 0) => now + LOOK,
                 (None, _) => self.next_change,
             };
             self.world.step(next.min(now + LOOK));
@@ -451,5 +464,3 @@ const HEARD_LATE: Duration = Duration::from_secs(60);
 /// After this time nothing of a host that has left may be there: the keep-alive, the deadline of
 /// disks and the longest request are over.
 const AFTERWARDS: Duration = Duration::from_secs(60);
-/// Everything is done within this time, faults included.
-const LIMIT: Duration = Duration::from_secs(3000);

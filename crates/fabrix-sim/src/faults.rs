@@ -9,6 +9,7 @@ use fabrix_rt::Nanos;
 
 use crate::checker::Checker;
 use crate::choices::Choices;
+use crate::hosts::Host;
 use crate::net::EndId;
 use crate::server::{Server, nvme_address};
 use crate::world::World;
@@ -30,6 +31,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
             2 => {
                 let longest = choices.one_of(&[300, 3_000, 7_000, 12_000]);
                 let time = Duration::from_millis(choices.below(longest));
+                world.is_disturbed_until(at + time);
                 plan_at_an_end(world, at, choices, move |world, end| {
                     stall(world, end, time)
                 });
@@ -37,10 +39,12 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
             3 => {
                 let longest = choices.one_of(&[300, 3_000, 12_000]);
                 let time = Duration::from_millis(choices.below(longest));
+                world.is_disturbed_until(at + time);
                 plan_a_pause(world, at, choices, time);
             }
             _ => {
                 let down = Duration::from_millis(choices.below(3_000));
+                world.is_disturbed_until(at + down);
                 plan_a_kill(world, server, at, down);
             }
         }
@@ -58,6 +62,7 @@ pub(crate) fn plan_power_losses(
     for _ in 0..choices.between(1, 3) {
         let at = world.now() + Duration::from_micros(choices.below(span));
         let down = Duration::from_millis(choices.below(10_000));
+        world.is_disturbed_until(at + down);
         let silent = choices.once_in(2);
         let (server, checker) = (Rc::clone(server), Rc::clone(checker));
         world.plan_fault(at, move |world| {
@@ -78,6 +83,26 @@ pub(crate) fn plan_power_losses(
             Some(format!(
                 "the target's machine loses its power for {down:?}{peers}"
             ))
+        });
+    }
+}
+
+/// Plans that processes of hosts are killed and start again, in some worlds with several hosts.
+pub(crate) fn plan_killed_hosts(
+    world: &Rc<World>,
+    hosts: &Rc<RefCell<Vec<Host>>>,
+    choices: &mut Choices,
+) {
+    if hosts.borrow().len() < 2 || !choices.once_in(3) {
+        return;
+    }
+    for _ in 0..choices.between(1, 3) {
+        let at = world.now() + Duration::from_micros(choices.below(5_000_000));
+        let index = choices.index(hosts.borrow().len());
+        let hosts = Rc::clone(hosts);
+        world.plan_fault(at, move |world| {
+            let is_there = hosts.borrow_mut()[index].kill_and_restart(world);
+            is_there.then(|| format!("host {index} is killed, and starts again"))
         });
     }
 }

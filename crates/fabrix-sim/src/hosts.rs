@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use fabrix_block::Device;
 use fabrix_host::{Address, Nqn, Options, PathEvent, iscsi};
@@ -32,6 +33,32 @@ pub(crate) struct Host {
     shard: Rc<RefCell<Shard>>,
     workload: Option<Rc<RefCell<Workload>>>,
     losses: Arc<AtomicU64>,
+    device: Arc<dyn Device>,
+    checker: Rc<RefCell<Checker>>,
+    choices: Choices,
+    wish: Wish,
+    /// What came of the requests of users whose process was killed.
+    past: Outcome,
+}
+
+/// What came of requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// Requests that have ended.
+    pub(crate) ended: u64,
+    /// Those of them that have failed.
+    pub(crate) failed: u64,
+    /// What was wrong.
+    pub(crate) faults: Vec<String>,
+}
+
+impl Outcome {
+    fn add(&mut self, workload: &Workload) {
+        let (ended, failed) = workload.ended();
+        self.ended += ended;
+        self.failed += failed;
+        self.faults.extend(workload.faults().iter().cloned());
+    }
 }
 
 impl Host {
@@ -51,12 +78,58 @@ impl Host {
         };
         let options = options(world, (id, 0), watch, &mut choices);
         let device = connect(protocol, 0, 0, &options);
-        let workload = Workload::start(&mut shard.borrow_mut(), &*device, checker, choices, wish);
+        let workload = Workload::start(
+            &mut shard.borrow_mut(),
+            &*device,
+            checker,
+            choices.clone(),
+            wish.clone(),
+        );
         Self {
             shard,
             workload: Some(workload),
             losses,
+            device,
+            checker: Rc::clone(checker),
+            choices,
+            wish,
+            past: Outcome::default(),
         }
+    }
+
+    /// Ends the process of the host, as kill -9 does, and starts it again. Its user goes on with
+    /// the requests that have not begun. False: the user has left.
+    pub(crate) fn kill_and_restart(&mut self, world: &Rc<World>) -> bool {
+        let Some(workload) = self.workload.take() else {
+            return false;
+        };
+        for (write, blocks) in workload.borrow_mut().die() {
+            let checker = Rc::clone(&self.checker);
+            world.plan(world.now() + FORGOTTEN, move |_| {
+                checker.borrow_mut().is_over(write, blocks);
+            });
+        }
+        self.kill(world);
+        self.wish.requests = workload.borrow().left();
+        self.past.add(&workload.borrow());
+        let (_, shard) = world.add_shard();
+        self.shard = shard;
+        self.choices.word();
+        self.workload = Some(Workload::start(
+            &mut self.shard.borrow_mut(),
+            &*self.device,
+            &self.checker,
+            self.choices.clone(),
+            self.wish.clone(),
+        ));
+        true
+    }
+
+    /// What came of the requests until now.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let mut outcome = self.past.clone();
+        outcome.add(&self.workload().borrow());
+        outcome
     }
 
     /// The user of the disk, until it leaves.
@@ -157,3 +230,6 @@ pub(crate) fn nqn(host: usize) -> String {
 pub(crate) fn initiator(host: usize) -> String {
     format!("iqn.2026-01.org.example:host{host}")
 }
+/// After this time the target has dropped the connections of a killed host, and its disk has ended
+/// their requests: the keep-alive, the deadline of disks and the longest request are over.
+const FORGOTTEN: Duration = Duration::from_secs(40);

@@ -10,6 +10,7 @@
 //!   `files`, files of the kernel below the product's file back end. `images`: their bytes.
 //!   `disk_faults`: how they fail.
 //! - `workload`, `checker`: users of a disk, and what they must see.
+//! - `backlog`: when every request must have ended.
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
 //! - `peer`: hosts that send single commands.
@@ -23,6 +24,7 @@
 mod admin;
 mod attempt;
 mod backing;
+mod backlog;
 mod capture;
 mod checker;
 mod choices;

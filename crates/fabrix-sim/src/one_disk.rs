@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::backing::{self, Backing};
+use crate::backlog::Backlog;
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
@@ -72,9 +73,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         },
         _ => DiskFaults::default(),
     };
+    let mut backlog = Backlog::default();
     let backing: Rc<dyn Backing> = match subject {
         Subject::Files => {
             let habits = file_habits(&mut choices, faults.clone());
+            backlog.at_disk = habits.longest;
             Rc::new(world.files().create(habits, below))
         }
         Subject::Network | Subject::Power | Subject::Errors | Subject::Long => {
@@ -82,6 +85,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
                 faults: faults.clone(),
                 ..DiskHabits::draw(blocks, &mut choices)
             };
+            backlog.at_disk = habits.longest;
             Rc::new(SimDisk::new(habits, below))
         }
     };
@@ -99,7 +103,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             checker.borrow_mut().power_lost();
         });
     }
-    let mut hosts: Vec<Host> = (1..)
+    let hosts: Vec<Host> = (1..)
         .zip(protocols)
         .filter(|(number, _)| run.keeps_host(*number))
         .map(|(number, protocol)| {
@@ -108,9 +112,12 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             if subject == Subject::Long {
                 wish = long(wish);
             }
+            backlog.requests += wish.requests;
+            backlog.pause = backlog.pause.max(wish.pause);
             Host::start(&world, *protocol, &checker, choices, wish)
         })
         .collect();
+    let hosts = Rc::new(RefCell::new(hosts));
     let power = match subject {
         Subject::Network | Subject::Long => false,
         Subject::Power | Subject::Files => true,
@@ -118,18 +125,20 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     };
     if !is_calm {
         faults::plan(&world, &server, &mut choices);
+        faults::plan_killed_hosts(&world, &hosts, &mut choices);
     }
     if power {
         faults::plan_power_losses(&world, &server, &checker, &mut choices);
     }
     let began = world.now();
-    let limit = began + LIMIT;
+    let most = backlog.most();
+    let limit = world.calm_from().max(began) + most;
     let have_ended = |hosts: &[Host]| {
         hosts
             .iter()
             .all(|host| host.workload().borrow().has_ended())
     };
-    while !have_ended(&hosts) && world.now() < limit {
+    while !have_ended(&hosts.borrow()) && world.now() < limit {
         world.step(limit);
     }
     let mut report = Report {
@@ -139,18 +148,16 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     let mut slowest_read = Duration::ZERO;
     // Some hosts disappear without a word: the target has to find out.
     let is_lost = choices.once_in(4);
-    for host in &mut hosts {
-        let (ended, failed) = host.workload().borrow().ended();
-        report.ended += ended;
-        report.failed += failed;
+    for host in hosts.borrow_mut().iter_mut() {
         report.losses += host.losses();
-        report
-            .faults
-            .extend(host.workload().borrow().faults().iter().cloned());
+        let outcome = host.outcome();
+        report.ended += outcome.ended;
+        report.failed += outcome.failed;
+        report.faults.extend(outcome.faults);
         let missing = host.workload().borrow().missing();
         if missing > 0 {
             report.faults.push(format!(
-                "{missing} requests of a host have not ended {LIMIT:?} later"
+                "{missing} requests of a host have not ended {most:?} after the last fault"
             ));
         }
         slowest_read = slowest_read.max(host.workload().borrow().slowest_read());
@@ -171,13 +178,13 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     report.faults.extend(server.borrow().check_image(&checker));
     let mut left = world.left();
     left.extend(server.borrow().left());
-    left.extend(hosts.iter().map(Host::left));
+    left.extend(hosts.borrow().iter().map(Host::left));
     let left = left.into_iter().filter(|(_, count)| *count > 0);
     report
         .faults
         .extend(left.map(|(what, count)| format!("{count} {what} are left")));
     world.count_into(&mut report);
-    hosts.iter().for_each(|host| host.kill(&world));
+    hosts.borrow().iter().for_each(|host| host.kill(&world));
     server.borrow_mut().lose_power(&world, &checker);
     report.faults.extend(server.borrow().check_image(&checker));
     report
@@ -229,5 +236,3 @@ const LONG_BUFFERS: usize = 8 << 20;
 const AFTERWARDS: Duration = Duration::from_secs(90);
 /// Most time of a read that waits for nothing but a slow disk and a slow network.
 const READ_LIMIT: Duration = Duration::from_secs(12);
-/// Every request ends within this time, faults included.
-const LIMIT: Duration = Duration::from_secs(3000);

@@ -16,6 +16,7 @@ use std::time::Duration;
 use self::model::Model;
 pub(crate) use self::rules::{Action, Change};
 use self::user::{Shared, User, Wish};
+use crate::backlog::Backlog;
 use crate::checker::Checker;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::faults;
@@ -31,10 +32,9 @@ use crate::world::World;
 pub(crate) fn run(run: &Run) -> Report {
     let mut choices = run.choices(0);
     let world = World::new(run, Habits::draw(&mut choices));
-    let disk = Rc::new(SimDisk::new(
-        DiskHabits::draw(BLOCKS, &mut choices),
-        run.choices(4),
-    ));
+    let habits = DiskHabits::draw(BLOCKS, &mut choices);
+    let at_disk = habits.longest;
+    let disk = Rc::new(SimDisk::new(habits, run.choices(4)));
     let shards = usize::try_from(choices.between(1, 3)).expect("few");
     let stores = !choices.once_in(3);
     let time = Duration::from_micros(choices.one_of(&[1, 1_000, 100_000]));
@@ -81,8 +81,13 @@ pub(crate) fn run(run: &Run) -> Report {
         })
         .collect();
     faults::plan(&world, &server, &mut choices);
+    let backlog = Backlog {
+        requests: wish.requests * wish.hosts as u64,
+        pause: wish.pause,
+        at_disk: at_disk + time,
+    };
     let began = world.now();
-    let limit = began + LIMIT;
+    let limit = world.calm_from().max(began) + backlog.most();
     while !hosts.iter().all(|(_, user)| user.borrow().has_ended()) && world.now() < limit {
         world.step(limit);
     }
@@ -122,5 +127,3 @@ const BLOCKS: u64 = 16;
 /// After this time nothing of a host that has left may be there: the keep-alive, the deadline of
 /// disks and the longest request are over.
 const AFTERWARDS: Duration = Duration::from_secs(60);
-/// Every request ends within this time, faults included.
-const LIMIT: Duration = Duration::from_secs(3000);

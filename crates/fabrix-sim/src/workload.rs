@@ -11,7 +11,7 @@ use fabrix_block::{Channel, Deallocate, Device, Operation, Payload, Request, Sta
 use fabrix_rt::{Completion, Loan, Nanos, Shard, Task, TaskId, Token};
 
 use self::expectation::Expectation;
-use crate::checker::{Checker, Value};
+use crate::checker::{Checker, Value, WriteId};
 use crate::choices::Choices;
 use crate::disk_faults::DiskFaults;
 use crate::images::BLOCK;
@@ -112,6 +112,36 @@ impl Workload {
     pub(crate) fn leave(shard: &mut Shard, workload: Rc<RefCell<Self>>) {
         shard.remove(workload.borrow().task);
         drop(workload);
+    }
+
+    /// The process of the user is killed: its requests in progress never end. Result: the writes
+    /// among them, which may happen until the target has dropped the connection.
+    pub(crate) fn die(&mut self) -> Vec<(WriteId, Range<u64>)> {
+        let mut writes = Vec::new();
+        for slot in &mut self.slots {
+            let Slot::Running(running) = std::mem::replace(slot, Slot::Done) else {
+                continue;
+            };
+            (self.ended, self.failed) = (self.ended + 1, self.failed + 1);
+            let Running {
+                blocks,
+                expectation,
+                ..
+            } = running;
+            let write = expectation.write().map(|write| (write, blocks.clone()));
+            writes.extend(write);
+            let unknown = (Status::Aborted, &Loan::None);
+            let mut checker = self.checker.borrow_mut();
+            let ended = expectation.ended(&mut checker, blocks, unknown, false);
+            drop(checker);
+            self.faults.extend(ended.err());
+        }
+        writes
+    }
+
+    /// Requests that have not begun.
+    pub(crate) fn left(&self) -> u64 {
+        self.wish.requests - self.begun
     }
 
     /// Whether every request has ended.

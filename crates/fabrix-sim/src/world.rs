@@ -36,6 +36,7 @@ pub(crate) struct World {
     next_plan: Cell<u64>,
     cut: Cut,
     faults_planned: Cell<u64>,
+    calm_from: Cell<Nanos>,
     turns: Cell<u64>,
     /// Most bytes of buffers in use on one shard.
     buffer_bytes: Cell<usize>,
@@ -67,6 +68,7 @@ impl World {
             next_plan: Cell::new(0),
             cut: run.cut().clone(),
             faults_planned: Cell::new(0),
+            calm_from: Cell::default(),
             turns: Cell::new(0),
             buffer_bytes: Cell::new(0),
             buffer_bytes_max: Cell::new(BUFFER_BYTES_MAX),
@@ -173,6 +175,16 @@ impl World {
         self.actions.borrow_mut().insert(number, Box::new(action));
     }
 
+    /// A fault lasts until a time.
+    pub(crate) fn is_disturbed_until(&self, at: Nanos) {
+        self.calm_from.set(self.calm_from.get().max(at));
+    }
+
+    /// The time from which on no planned fault lasts.
+    pub(crate) fn calm_from(&self) -> Nanos {
+        self.calm_from.get()
+    }
+
     /// Plans a fault. It has the next number, and happens unless the run leaves that number out.
     /// The action tells in words what it has done. None: there was nothing to do it to.
     pub(crate) fn plan_fault(
@@ -180,6 +192,7 @@ impl World {
         at: Nanos,
         action: impl FnOnce(&Rc<Self>) -> Option<String> + 'static,
     ) {
+        self.is_disturbed_until(at);
         let number = self.faults_planned.get() + 1;
         self.faults_planned.set(number);
         if self.cut.keeps_fault(number) {

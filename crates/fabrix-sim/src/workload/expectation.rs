@@ -76,6 +76,14 @@ impl Expectation {
         }
     }
 
+    /// The write of the request, if it writes.
+    pub(super) fn write(&self) -> Option<WriteId> {
+        match self {
+            Self::Read(_) | Self::Flush(_) => None,
+            Self::Write(write) | Self::Hint(write) | Self::Compare { write, .. } => Some(*write),
+        }
+    }
+
     /// The request has ended. `durable`: what it has written is on the medium.
     ///
     /// # Errors

@@ -21,6 +21,6 @@ pub(crate) trait Backing {
 
 /// The most time that a disk or a file of a seed takes for a request.
 pub(crate) fn longest(choices: &mut Choices) -> Duration {
-    let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 5_000_000]);
+    let longest = choices.one_of(&[1, 500, 500, 20_000, 20_000, 300_000, 300_000, 2_000_000]);
     Duration::from_micros(choices.between(1, longest))
 }

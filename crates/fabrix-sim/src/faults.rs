@@ -24,10 +24,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
                 world.net().reset(end);
                 "is reset".to_owned()
             }),
-            1 => plan_at_an_end(world, at, choices, |world, end| {
-                world.net().cut(end);
-                "is cut, and nobody hears of it".to_owned()
-            }),
+            1 => plan_at_an_end(world, at, choices, cut),
             2 => {
                 let longest = choices.one_of(&[300, 3_000, 7_000, 12_000]);
                 let time = Duration::from_millis(choices.below(longest));
@@ -122,6 +119,20 @@ fn plan_at_an_end(
         let name = world.net().name(end);
         Some(format!("{name} {}", act(world, end)))
     });
+}
+
+/// Cuts a connection. Nobody hears of it.
+///
+/// The connections of a path to NVMe are cut together, for the reason of [`stall`].
+fn cut(world: &World, end: EndId) -> String {
+    let net = world.net();
+    let peer = net.peer_address(end);
+    if [net.address(end), peer].contains(&Some(nvme_address())) {
+        net.cut_path(end);
+        return "is cut, and all beside it, and nobody hears of it".to_owned();
+    }
+    net.cut(end);
+    "is cut, and nobody hears of it".to_owned()
 }
 
 /// Stalls the bytes that come to an end.

@@ -218,6 +218,12 @@ impl Net {
         }
     }
 
+    /// Cuts all connections on the path of an end.
+    pub(crate) fn cut_path(&self, id: EndId) {
+        let on_path = self.state().on_path_of(id);
+        on_path.into_iter().for_each(|id| self.cut(id));
+    }
+
     /// Resets a connection: both ends see it, one of them after a latency.
     pub(crate) fn reset(&self, id: EndId) {
         let mut state = self.state();
@@ -258,6 +264,11 @@ impl Net {
         let state = self.state();
         let connected = |(id, end): (EndId, &End)| (end.stage == Stage::Connected).then_some(id);
         state.ends.iter().filter_map(connected).collect()
+    }
+
+    /// The address of the peer of an end.
+    pub(crate) fn peer_address(&self, id: EndId) -> Option<SocketAddr> {
+        self.state().ends.get(id)?.remote
     }
 
     /// The address of an end.

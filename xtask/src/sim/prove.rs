@@ -48,7 +48,7 @@ pub(super) fn run(name: &str) -> Result<Counts, Stop> {
         let seed = seed.map_or_else(|| format!("none of {SEEDS}"), |seed| seed.to_string());
         failed += usize::from(sentence == "NOT FOUND");
         let row = format!(
-            "{:32} {:10} {seed:>12} {seconds:6.1} s",
+            "{:46} {:12} {seed:>12} {seconds:6.1} s",
             mistake.name, mistake.world
         );
         println!("{row}  {sentence}");
@@ -56,7 +56,7 @@ pub(super) fn run(name: &str) -> Result<Counts, Stop> {
     }
     let head = ["mistake", "world", "first seed", "search", "build"];
     println!(
-        "\n{:32} {:10} {:>12} {:>8} {:>8}",
+        "\n{:46} {:12} {:>12} {:>8} {:>8}",
         head[0], head[1], head[2], head[3], head[4]
     );
     rows.iter().for_each(|row| println!("{row}"));

@@ -231,5 +231,5 @@ pub(crate) fn initiator(host: usize) -> String {
     format!("iqn.2026-01.org.example:host{host}")
 }
 /// After this time the target has dropped the connections of a killed host, and its disk has ended
-/// their requests: the keep-alive, the deadline of disks and the longest request are over.
-const FORGOTTEN: Duration = Duration::from_secs(40);
+/// their requests: an iSCSI target takes a minute to find out, and a shard may stand still.
+const FORGOTTEN: Duration = Duration::from_secs(90);

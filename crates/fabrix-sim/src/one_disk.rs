@@ -131,6 +131,10 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         faults::plan_power_losses(&world, &server, &checker, &mut choices);
     }
     let began = world.now();
+    if faults.hangs > 0 {
+        // Fewer than one request in ten hangs.
+        backlog.at_disk += faults.longest_hang / 10;
+    }
     let most = backlog.most();
     let limit = world.calm_from().max(began) + most;
     let have_ended = |hosts: &[Host]| {

@@ -662,4 +662,4 @@ const NOT_NOW: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(5);
 /// The target drops the connection of a silent host, and the disk ends its requests, within this
 /// time.
-const OVER: Duration = Duration::from_secs(40);
+const OVER: Duration = Duration::from_secs(90);

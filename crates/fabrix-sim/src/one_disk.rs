@@ -77,7 +77,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     let backing: Rc<dyn Backing> = match subject {
         Subject::Files => {
             let habits = file_habits(&mut choices, faults.clone());
-            backlog.at_disk = habits.longest + faults.longest_hang;
+            backlog.at_disk = habits.longest;
             Rc::new(world.files().create(habits, below))
         }
         Subject::Network | Subject::Power | Subject::Errors | Subject::Long => {
@@ -85,7 +85,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
                 faults: faults.clone(),
                 ..DiskHabits::draw(blocks, &mut choices)
             };
-            backlog.at_disk = habits.longest + faults.longest_hang;
+            backlog.at_disk = habits.longest;
             Rc::new(SimDisk::new(habits, below))
         }
     };

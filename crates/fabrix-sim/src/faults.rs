@@ -123,11 +123,17 @@ fn plan_at_an_end(
 
 /// Cuts a connection. Nobody hears of it.
 ///
-/// The connections of a path to NVMe are cut together, for the reason of [`stall`].
+/// The connections of a path to NVMe are cut together, for the reason of [`stall`]. Where requests
+/// hang at the disk they are reset instead: the host connects again before the target knows of a
+/// cut, and a write that hangs longer than that comes late.
 fn cut(world: &World, end: EndId) -> String {
     let net = world.net();
     let peer = net.peer_address(end);
     if [net.address(end), peer].contains(&Some(nvme_address())) {
+        if world.disk_hangs() {
+            net.reset_path(end);
+            return "is reset, and all beside it".to_owned();
+        }
         net.cut_path(end);
         return "is cut, and all beside it, and nobody hears of it".to_owned();
     }

@@ -224,6 +224,12 @@ impl Net {
         on_path.into_iter().for_each(|id| self.cut(id));
     }
 
+    /// Resets all connections on the path of an end.
+    pub(crate) fn reset_path(&self, id: EndId) {
+        let on_path = self.state().on_path_of(id);
+        on_path.into_iter().for_each(|id| self.reset(id));
+    }
+
     /// Resets a connection: both ends see it, one of them after a latency.
     pub(crate) fn reset(&self, id: EndId) {
         let mut state = self.state();

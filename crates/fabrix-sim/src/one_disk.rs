@@ -73,6 +73,9 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         },
         _ => DiskFaults::default(),
     };
+    if faults.hangs > 0 {
+        world.set_disk_hangs();
+    }
     let mut backlog = Backlog::default();
     let backing: Rc<dyn Backing> = match subject {
         Subject::Files => {

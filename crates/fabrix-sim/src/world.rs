@@ -37,6 +37,7 @@ pub(crate) struct World {
     cut: Cut,
     faults_planned: Cell<u64>,
     calm_from: Cell<Nanos>,
+    disk_hangs: Cell<bool>,
     turns: Cell<u64>,
     /// Most bytes of buffers in use on one shard.
     buffer_bytes: Cell<usize>,
@@ -69,6 +70,7 @@ impl World {
             cut: run.cut().clone(),
             faults_planned: Cell::new(0),
             calm_from: Cell::default(),
+            disk_hangs: Cell::new(false),
             turns: Cell::new(0),
             buffer_bytes: Cell::new(0),
             buffer_bytes_max: Cell::new(BUFFER_BYTES_MAX),
@@ -161,6 +163,16 @@ impl World {
     /// The numbers of the shards that the world turns.
     pub(crate) fn shard_ids(&self) -> Vec<usize> {
         self.shards.borrow().iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Requests hang at the disk of this world for longer than an outage takes.
+    pub(crate) fn set_disk_hangs(&self) {
+        self.disk_hangs.set(true);
+    }
+
+    /// Whether requests hang at the disk.
+    pub(crate) fn disk_hangs(&self) -> bool {
+        self.disk_hangs.get()
     }
 
     /// Lets a shard stand still until a time, as a suspended process does.

@@ -124,8 +124,12 @@ impl Model {
         Ok(aborted.unwrap_or_default())
     }
 
-    /// Whether a host may have registered a key after the change `id` began.
-    pub(crate) fn may_have_registered_since(&self, host: HostId, id: Id) -> bool {
+    /// Whether a write of a host that arrives only after the change `id` may pass: no reservation
+    /// forbids it, or the host may have registered a key since the change began.
+    pub(crate) fn may_write_after(&self, host: HostId, id: Id) -> bool {
+        if self.worlds.iter().any(|it| it.state.may(host, true)) {
+            return true;
+        }
         let in_progress = self.changes.values().map(|pending| &pending.change);
         let mut in_progress = in_progress.filter(|change| change.host == host);
         in_progress.any(|change| change.action.registers())

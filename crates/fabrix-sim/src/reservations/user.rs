@@ -433,7 +433,7 @@ impl User {
             let mut writes = self.shared.writes.borrow_mut();
             if let Some(writing) = writes.get(write)
                 && victims.contains(&writing.host)
-                && !model.may_have_registered_since(writing.host, id)
+                && !model.may_write_after(writing.host, id)
             {
                 let mut checker = self.shared.checker.borrow_mut();
                 checker.is_over(*write, writing.blocks.clone());

@@ -6,6 +6,7 @@
 //! else notices; a host learns of another size soon, and no block shows what another disk holds.
 
 mod access;
+mod change;
 mod site;
 mod user;
 
@@ -18,7 +19,6 @@ use std::time::Duration;
 use fabrix_block::Device;
 use fabrix_host::PathEvent;
 use fabrix_rt::{Nanos, Shard};
-use fabrix_target::TargetError;
 
 use self::access::{Access, Seat};
 use self::site::{BLOCKS, DISKS, Site};
@@ -30,7 +30,6 @@ use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::faults;
 use crate::hosts::{self, Protocol};
-use crate::images::BLOCK_BYTES;
 use crate::net::Habits;
 use crate::report::Report;
 use crate::run::Run;
@@ -229,110 +228,6 @@ impl Admin {
             .push(format!("{missing} hosts have not come to an end"));
     }
 
-    /// Makes the next change. The last one exports everything to everybody.
-    fn change(&mut self) {
-        let pause = self.choices.one_of(&[1_000, 100_000, 3_000_000]);
-        let pause = Duration::from_micros(self.choices.below(pause));
-        self.next_change = self.world.now() + pause;
-        let Some(target) = self.server.borrow().target() else {
-            self.next_change = self.world.now() + LOOK;
-            return;
-        };
-        self.changes -= 1;
-        let old = self.access.borrow().site().clone();
-        let new = match self.changes {
-            0 => Site {
-                blocks: old.blocks,
-                ..Site::open(self.seats.len())
-            },
-            _ => old.changed(&mut self.choices),
-        };
-        // A place that held another disk has to be empty first.
-        if self.changes == 0 && !new.is_possible_after(&old) {
-            self.changes = 1;
-            let none = [[None; DISKS]; 2];
-            return self.make(
-                &target,
-                &old,
-                &Site {
-                    exports: none,
-                    ..old.clone()
-                },
-            );
-        }
-        match new.is_possible_after(&old) {
-            true => self.make(&target, &old, &new),
-            false => self.fail_to_make(&target, &new),
-        }
-    }
-
-    /// Makes a change.
-    fn make(&mut self, target: &fabrix_target::Target, old: &Site, new: &Site) {
-        self.access.borrow_mut().change_begins(new.clone());
-        for (disk, blocks) in new.blocks.iter().copied().enumerate() {
-            if blocks != old.blocks[disk] {
-                self.resize(disk, blocks, old.blocks[disk]);
-            }
-        }
-        let catalog = new.catalog(&self.devices.borrow());
-        let (kills, began) = (self.kills.get(), self.world.now());
-        let made = target.change(|it| {
-            *it = catalog.clone();
-            Ok(())
-        });
-        let time = self.world.now() - began;
-        if matches!(made, Err(TargetError::Late)) && self.has_faults {
-            self.served_at = Some(self.world.now() + STILL_MOST);
-        } else {
-            self.access.borrow_mut().change_ends(true);
-        }
-        if self.kills.get() != kills {
-            return;
-        }
-        match made {
-            Ok(()) => {}
-            Err(TargetError::Late) if self.has_faults => {}
-            Err(error) => self.faults.push(format!("a change failed: {error}")),
-        }
-        if target.catalog() != catalog {
-            self.faults
-                .push("a change was made, and its catalog is another".to_owned());
-        }
-        if time > CHANGE_MOST {
-            self.faults.push(format!("a change took {time:?}"));
-        }
-    }
-
-    /// Tries a change that is impossible: nothing of it may be made.
-    fn fail_to_make(&mut self, target: &fabrix_target::Target, new: &Site) {
-        let before = target.catalog();
-        let catalog = new.catalog(&self.devices.borrow());
-        let made = target.change(|it| {
-            *it = catalog;
-            Ok(())
-        });
-        if !matches!(made, Err(TargetError::Refused(_))) {
-            self.faults
-                .push(format!("an impossible change was answered with {made:?}"));
-        }
-        if target.catalog() != before {
-            self.faults
-                .push("a change that was refused has changed something".to_owned());
-        }
-    }
-
-    /// Changes the size of a disk, below the target.
-    fn resize(&self, disk: usize, blocks: u64, before: u64) {
-        let bytes = blocks * u64::from(BLOCK_BYTES);
-        let device = self.disks[disk].resize(Some(bytes)).expect("another size");
-        self.devices.borrow_mut()[disk] = device;
-        if blocks < before {
-            let mut checker = self.checkers[disk].borrow_mut();
-            let write = checker.write_begins(0, blocks..before);
-            checker.write_ends(write, blocks..before, true);
-        }
-    }
-
     /// A host that has heard of a change.
     fn next_to_ask(&self) -> Option<usize> {
         let now = self.world.now();
@@ -452,11 +347,6 @@ fn plan_pauses(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mut Ch
 const LOOK: Duration = Duration::from_millis(200);
 /// The pause before a host asks for the size of its disk again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// A change takes no longer than this: the target waits 5 s for shards to serve it, and 5 s for
-/// listeners to close.
-const CHANGE_MOST: Duration = Duration::from_secs(11);
-/// A shard stands still for less than this.
-const STILL_MOST: Duration = Duration::from_secs(13);
 /// A host hears of another size within this time: the poll of an idle iSCSI session, and a probe.
 const HEARD: Duration = Duration::from_secs(12);
 /// The same when connections are lost.

@@ -5,13 +5,14 @@
 //! happened. A value that was replaced never comes back, unless the power fails: then a block holds
 //! what was on its medium (`medium`).
 
+mod block;
 mod medium;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use self::medium::Medium;
+use self::block::Block;
 use crate::trace::{self, Entry};
 
 /// Number of a write. Zero: the block was never written, or holds zeroes.
@@ -51,19 +52,6 @@ struct Read {
     first: u64,
     /// What each of its blocks held or may have held since the read began.
     possible: Vec<Vec<Value>>,
-}
-
-/// What one block may hold.
-#[derive(Clone, Debug, Default)]
-struct Block {
-    /// Acknowledged writes that may be the last one, with the times of their ends.
-    acknowledged: Vec<(Value, Tick)>,
-    /// Writes in progress, and whether they were seen.
-    running: Vec<(WriteId, bool)>,
-    /// Writes that failed: they may have happened, and may happen yet.
-    failed: Vec<Value>,
-    /// What is left when the power fails.
-    medium: Medium,
 }
 
 /// A read returned what the block cannot hold.
@@ -371,45 +359,6 @@ impl Checker {
     fn range(&mut self, blocks: Range<u64>) -> &mut [Block] {
         let index = |block| usize::try_from(block).expect("a block");
         &mut self.blocks[index(blocks.start)..index(blocks.end)]
-    }
-}
-
-impl Block {
-    fn possible(&self) -> impl Iterator<Item = Value> {
-        let acknowledged = self.acknowledged.iter().map(|(value, _)| *value);
-        let running = self.running.iter().map(|(write, _)| write.value);
-        acknowledged
-            .chain(running)
-            .chain(self.failed.iter().copied())
-    }
-
-    /// Takes a write out of those in progress. Result: whether it was seen, None if it is over.
-    fn take_running(&mut self, write: WriteId) -> Option<bool> {
-        let index = self.running.iter().position(|(it, _)| *it == write)?;
-        Some(self.running.remove(index).1)
-    }
-
-    fn power_lost(&mut self, now: Tick) {
-        for running in &mut self.running {
-            running.1 = false;
-        }
-        let running: Vec<_> = self.running.iter().map(|(write, _)| write.value).collect();
-        let left = self.medium.values();
-        let left = left.filter(|it| !running.contains(it) && !self.failed.contains(it));
-        self.acknowledged = left.map(|value| (value, now)).collect();
-    }
-
-    /// The block held `value` at some time from `began` to `now`: what had ended before is gone.
-    fn saw(&mut self, value: Value, began: Tick, now: Tick) {
-        self.acknowledged
-            .retain(|(it, ended)| *it == value || *ended > began);
-        let known = self.acknowledged.iter().any(|(it, _)| *it == value);
-        if let Some(running) = self.running.iter_mut().find(|(it, _)| it.value == value) {
-            running.1 = true;
-        } else if !known && let Some(index) = self.failed.iter().position(|it| *it == value) {
-            self.failed.remove(index);
-            self.acknowledged.push((value, now));
-        }
     }
 }
 

@@ -3,50 +3,16 @@
 //!
 //! A peer has one way to the target at a time. It notices a silent target by its keep-alive.
 
+mod command;
 mod iscsi;
 mod nvme;
 mod tcp;
 
-use std::ops::Range;
-
 use fabrix_rt::{Completion, Shard, TaskId};
 
+pub(crate) use self::command::{Action, Answer, Ask, Change, HostId};
 pub(crate) use self::iscsi::IscsiPeer;
 pub(crate) use self::nvme::NvmePeer;
-use crate::reservations::Change;
-
-/// A command of a peer.
-pub(crate) enum Ask {
-    /// Reads blocks.
-    Read(Range<u64>),
-    /// Writes these bytes to blocks.
-    Write(Range<u64>, Vec<u8>),
-    /// Changes the reservations.
-    Change(Change),
-    /// Reads the registered keys.
-    Report,
-}
-
-/// How a command of a peer has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Done, with the bytes of a read.
-    Done(Vec<u8>),
-    /// The registered keys in order, and the index of the reservation's type if it was reported.
-    Keys(Vec<u64>, Option<Option<usize>>),
-    /// A reservation, or the lack of a registration, forbids it.
-    Conflict,
-    /// A field of the command is wrong.
-    Invalid,
-    /// Another host has aborted it.
-    Aborted,
-    /// The target could not store a change.
-    NotStored,
-    /// It was not carried out, and may be sent again.
-    Again,
-    /// Anything else.
-    Failed(String),
-}
 
 /// Something that a peer hears.
 pub(crate) enum Event {

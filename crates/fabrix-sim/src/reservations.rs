@@ -5,19 +5,20 @@
 //! conflicts only when one does; when a preemption with abort has answered, no write of a preempted
 //! host lands later; reservations that are to persist outlive the target, and others do not.
 
+mod draw;
 mod model;
 mod rules;
+mod shared;
 mod user;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::model::Model;
-pub(crate) use self::rules::{Action, Change};
-use self::user::{Shared, User, Wish};
+use self::draw::Wish;
+use self::shared::Shared;
+use self::user::User;
 use crate::backlog::Backlog;
-use crate::checker::Checker;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::faults;
 use crate::net::Habits;
@@ -42,11 +43,7 @@ pub(crate) fn run(run: &Run) -> Report {
     let store = stores.then_some(store);
     let server = Server::with_store(&world, disk, shards, store);
     let server = Rc::new(RefCell::new(server));
-    let shared = Shared {
-        model: Rc::new(RefCell::new(Model::new())),
-        checker: Rc::new(RefCell::new(Checker::new(BLOCKS))),
-        writes: Rc::default(),
-    };
+    let shared = Shared::new(BLOCKS);
     let model = Rc::clone(&shared.model);
     server
         .borrow_mut()

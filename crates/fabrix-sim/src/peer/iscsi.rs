@@ -14,9 +14,8 @@ use fabrix_rt::{Buf, Completion, Shard, TaskId};
 use fabrix_transport::{Connection as _, Incoming, Outgoing, pass};
 
 use super::tcp::{SLOTS_EACH, Tcp};
-use super::{Answer, Ask, Event, Lost, Peer, SLOTS};
+use super::{Action, Answer, Ask, Change, Event, Lost, Peer, SLOTS};
 use crate::images::BLOCK_BYTES;
-use crate::reservations::{Action, Change};
 use crate::server::{ISCSI_TARGET, iscsi_address};
 
 type Machine = fabrix_proto::iscsi::tcp::Tcp<Initiator>;

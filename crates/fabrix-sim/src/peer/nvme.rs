@@ -14,9 +14,8 @@ use fabrix_rt::{Buf, Completion, Shard, TaskId};
 use fabrix_transport::{Connection as _, Incoming, Outgoing, Stream, pass};
 
 use super::tcp::{SLOTS_EACH, Tcp};
-use super::{Answer, Ask, Event, Lost, NSID, Peer, SLOTS};
+use super::{Action, Answer, Ask, Change, Event, Lost, NSID, Peer, SLOTS};
 use crate::images::BLOCK_BYTES;
-use crate::reservations::{Action, Change};
 use crate::server::{SUBSYSTEM, nvme_address};
 
 /// An NVMe host.

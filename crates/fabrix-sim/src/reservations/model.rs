@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rules::{Change, HostId, State, Verdict};
+use super::rules::{State, Verdict};
+use crate::peer::{Change, HostId};
 
 /// Number of a change, of an access or of a report.
 pub(crate) type Id = u64;

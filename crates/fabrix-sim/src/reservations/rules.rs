@@ -8,53 +8,7 @@ use std::collections::BTreeMap;
 use fabrix_proto::scsi::reservation::Kind;
 
 use crate::hosts::Protocol;
-
-/// Number of a host of the world.
-pub(crate) type HostId = usize;
-
-/// A change that a host asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Action {
-    /// Registers a key for a host without one.
-    Register { new: u64, persist: bool },
-    /// Replaces the key.
-    Replace { new: u64, persist: bool },
-    /// Replaces the key, whatever it is (IEKEY; REGISTER AND IGNORE EXISTING KEY).
-    Ignore { new: u64, persist: bool },
-    /// Removes the registration.
-    Unregister { persist: bool },
-    /// Makes a reservation of the type with this index.
-    Acquire(usize),
-    /// Ends the reservation of the type with this index.
-    Release(usize),
-    /// Removes all registrations.
-    Clear,
-    /// Removes the registrations with the key `victim`, and takes over their reservation.
-    Preempt {
-        victim: u64,
-        kind: usize,
-        abort: bool,
-    },
-}
-
-impl Action {
-    /// Whether the change can register a key.
-    pub(crate) const fn registers(self) -> bool {
-        matches!(
-            self,
-            Self::Register { .. } | Self::Replace { .. } | Self::Ignore { .. }
-        )
-    }
-}
-
-/// A change, with the host that asks for it and the key that the host names as its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Change {
-    pub(crate) host: HostId,
-    pub(crate) protocol: Protocol,
-    pub(crate) key: u64,
-    pub(crate) action: Action,
-}
+use crate::peer::{Action, Change, HostId};
 
 /// How a change ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,7 +29,7 @@ use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::faults;
-use crate::hosts::{self, Protocol};
+use crate::hosts::{self, Protocol, Way};
 use crate::net::Habits;
 use crate::report::Report;
 use crate::run::Run;
@@ -172,7 +172,8 @@ impl Admin {
         let mut options = hosts::options(&self.world, (id, host), watch, &mut choices);
         options.fast_io_fail = None;
         let disk = u16::try_from(seat.disk).expect("few");
-        let device = hosts::connect(seat.protocol, host, disk, &options);
+        let way = Way::to_target(seat.protocol);
+        let device = hosts::connect(way, host, disk, &options).expect("the network works yet");
         let user = User::start(
             &mut shard.borrow_mut(),
             (seat, device),

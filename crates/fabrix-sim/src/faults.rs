@@ -11,7 +11,7 @@ use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::hosts::Host;
 use crate::net::EndId;
-use crate::server::{Server, nvme_address};
+use crate::server::{MACHINE, Server, is_nvme};
 use crate::world::World;
 
 /// Plans some faults.
@@ -65,8 +65,13 @@ pub(crate) fn plan_power_losses(
         world.plan_fault(at, move |world| {
             if silent {
                 // The machine stays off for so long that its peers hear nothing of it.
-                let ends = world.net().connected();
-                ends.into_iter().for_each(|end| world.net().cut(end));
+                let net = world.net();
+                let is_there = |end: &EndId| {
+                    let both = [net.address(*end), net.peer_address(*end)];
+                    both.into_iter().flatten().any(|it| it.ip() == MACHINE)
+                };
+                let ends = net.connected().into_iter().filter(is_there);
+                ends.for_each(|end| net.cut(end));
             }
             if server.borrow_mut().lose_power(world, &checker) {
                 let at = world.now() + down;
@@ -125,12 +130,13 @@ fn plan_at_an_end(
 ///
 /// The connections of a path to NVMe are cut together, for the reason of [`stall`]. Where requests
 /// hang at the disk they are reset instead: the host connects again before the target knows of a
-/// cut, and a write that hangs longer than that comes late.
+/// cut, and a write that hangs longer than that comes late. At a gateway, requests hang while it
+/// has lost its own target.
 fn cut(world: &World, end: EndId) -> String {
     let net = world.net();
-    let peer = net.peer_address(end);
-    if [net.address(end), peer].contains(&Some(nvme_address())) {
-        if world.disk_hangs() {
+    let both = [net.address(end), net.peer_address(end)];
+    if let Some(target) = both.into_iter().flatten().find(|it| is_nvme(*it)) {
+        if world.disk_hangs() || target.ip() != MACHINE {
             net.reset_path(end);
             return "is reset, and all beside it".to_owned();
         }
@@ -149,7 +155,7 @@ fn cut(world: &World, end: EndId) -> String {
 /// `docs/design/host.md`.
 fn stall(world: &World, end: EndId, time: Duration) -> String {
     let until = world.now() + time;
-    if world.net().address(end) == Some(nvme_address()) {
+    if world.net().address(end).is_some_and(is_nvme) {
         world.net().stall_path(end, until);
         return format!("stalls for {time:?}, and all beside it");
     }

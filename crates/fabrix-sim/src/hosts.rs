@@ -1,6 +1,7 @@
 //! The hosts of a world: each has a shard, a way to the disk, and a user of the disk.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,24 +9,42 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use fabrix_block::Device;
-use fabrix_host::{Address, Nqn, Options, PathEvent, iscsi};
+use fabrix_host::{Address, ConnectError, Nqn, Options, PathEvent, iscsi};
 use fabrix_rt::Shard;
 
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::net;
-use crate::server::{ISCSI_TARGET, SUBSYSTEM, iscsi_address, nvme_address};
+use crate::report::Report;
+use crate::server::{ISCSI_TARGET, MACHINE, SUBSYSTEM, iscsi_at, nvme_at};
 use crate::trace::{self, Entry};
 use crate::workload::{Wish, Workload};
 use crate::world::World;
 
-/// How a host reaches the disk.
+/// The protocol by which a host reaches the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protocol {
     /// NVMe/TCP.
     Nvme,
     /// iSCSI.
     Iscsi,
+}
+
+/// How a host reaches the disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// The protocol.
+    pub(crate) protocol: Protocol,
+    /// The machine that exports the disk.
+    pub(crate) machine: IpAddr,
+}
+
+impl Way {
+    /// The way to the target of a world.
+    pub(crate) fn to_target(protocol: Protocol) -> Self {
+        let machine = MACHINE;
+        Self { protocol, machine }
+    }
 }
 
 /// A host.
@@ -65,7 +84,7 @@ impl Host {
     /// Connects, and starts the user.
     pub(crate) fn start(
         world: &Rc<World>,
-        protocol: Protocol,
+        way: Way,
         checker: &Rc<RefCell<Checker>>,
         mut choices: Choices,
         wish: Wish,
@@ -77,7 +96,7 @@ impl Host {
             counted.fetch_add(u64::from(event == PathEvent::Lost), Relaxed);
         };
         let options = options(world, (id, 0), watch, &mut choices);
-        let device = connect(protocol, 0, 0, &options);
+        let device = connect(way, 0, 0, &options).expect("the network works yet");
         let workload = Workload::start(
             &mut shard.borrow_mut(),
             &*device,
@@ -160,6 +179,25 @@ impl Host {
     }
 }
 
+/// All users close the disk. What has come of their requests, `most` after the last fault, goes
+/// into the report.
+pub(crate) fn leave(hosts: &mut [Host], most: Duration, report: &mut Report) {
+    for host in hosts {
+        report.losses += host.losses();
+        let outcome = host.outcome();
+        report.ended += outcome.ended;
+        report.failed += outcome.failed;
+        report.faults.extend(outcome.faults);
+        let missing = host.workload().borrow().missing();
+        if missing > 0 {
+            report.faults.push(format!(
+                "{missing} requests of a host have not ended {most:?} after the last fault"
+            ));
+        }
+        host.leave();
+    }
+}
+
 /// Options of a host: the number of its shard, and its own. `watch` hears of its connections.
 pub(crate) fn options(
     world: &World,
@@ -183,33 +221,42 @@ pub(crate) fn options(
     options
 }
 
-/// Connects the host with this number to a disk of the target. The first disk is 0.
+/// Connects the host with this number to a disk. The first disk is 0.
 pub(crate) fn connect(
-    protocol: Protocol,
+    way: Way,
     host: usize,
     disk: u16,
     options: &Options,
-) -> Arc<dyn Device> {
-    match protocol {
-        Protocol::Nvme => Arc::new(connect_nvme(disk, options)),
-        Protocol::Iscsi => Arc::new(connect_iscsi(host, disk, options)),
-    }
+) -> Result<Arc<dyn Device>, ConnectError> {
+    Ok(match way.protocol {
+        Protocol::Nvme => Arc::new(connect_nvme(way.machine, disk, options)?),
+        Protocol::Iscsi => Arc::new(connect_iscsi(way.machine, host, disk, options)?),
+    })
 }
 
-fn connect_nvme(disk: u16, options: &Options) -> fabrix_host::RemoteDisk {
+fn connect_nvme(
+    machine: IpAddr,
+    disk: u16,
+    options: &Options,
+) -> Result<fabrix_host::RemoteDisk, ConnectError> {
     let address = Address {
-        host: nvme_address().ip().to_string(),
-        port: nvme_address().port(),
+        host: machine.to_string(),
+        port: nvme_at(machine).port(),
         subsystem: Some(SUBSYSTEM.to_owned()),
         nsid: Some(u32::from(disk) + 1),
     };
-    fabrix_host::connect(&address, options).expect("the network works yet")
+    fabrix_host::connect(&address, options)
 }
 
-fn connect_iscsi(host: usize, disk: u16, options: &Options) -> iscsi::RemoteUnit {
+fn connect_iscsi(
+    machine: IpAddr,
+    host: usize,
+    disk: u16,
+    options: &Options,
+) -> Result<iscsi::RemoteUnit, ConnectError> {
     let address = iscsi::Address {
-        host: iscsi_address().ip().to_string(),
-        port: iscsi_address().port(),
+        host: machine.to_string(),
+        port: iscsi_at(machine).port(),
         target: Some(ISCSI_TARGET.to_owned()),
         lun: Some(disk),
     };
@@ -218,7 +265,7 @@ fn connect_iscsi(host: usize, disk: u16, options: &Options) -> iscsi::RemoteUnit
         ours: None,
         theirs: None,
     };
-    iscsi::connect(&address, &initiator, options).expect("the network works yet")
+    iscsi::connect(&address, &initiator, options)
 }
 
 /// NQN of the host with this number.

@@ -13,6 +13,7 @@
 //! - `backlog`: when every request must have ended.
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
+//! - `reexport`: worlds in which a gateway exports the disk of a target again.
 //! - `peer`: hosts that send single commands.
 //! - `store`, `reservations`: worlds of reservations.
 //! - `admin`: worlds in which a target is administered.
@@ -39,6 +40,7 @@ mod net;
 mod one_disk;
 mod peer;
 mod place;
+mod reexport;
 mod report;
 mod reservations;
 mod run;

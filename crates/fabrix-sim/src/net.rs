@@ -277,6 +277,13 @@ impl Net {
         self.state().ends.get(id)?.remote
     }
 
+    /// Whether a machine has an end whose peer is or was this address.
+    pub(crate) fn has_peer(&self, address: IpAddr) -> bool {
+        let state = self.state();
+        let mut remotes = state.ends.iter().filter_map(|(_, end)| end.remote);
+        remotes.any(|remote| remote.ip() == address)
+    }
+
     /// The address of an end.
     pub(crate) fn address(&self, id: EndId) -> Option<SocketAddr> {
         self.state().ends.get(id).map(|end| end.local)

@@ -17,7 +17,7 @@ use crate::disk::{DiskHabits, SimDisk};
 use crate::disk_faults::DiskFaults;
 use crate::faults;
 use crate::files::FileHabits;
-use crate::hosts::{Host, Protocol};
+use crate::hosts::{self, Host, Protocol, Way};
 use crate::net::Habits;
 use crate::report::Report;
 use crate::run::Run;
@@ -117,7 +117,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             }
             backlog.requests += wish.requests;
             backlog.pause = backlog.pause.max(wish.pause);
-            Host::start(&world, *protocol, &checker, choices, wish)
+            Host::start(&world, Way::to_target(*protocol), &checker, choices, wish)
         })
         .collect();
     let hosts = Rc::new(RefCell::new(hosts));
@@ -152,24 +152,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         time: world.now() - began,
         ..Report::default()
     };
-    let mut slowest_read = Duration::ZERO;
     // Some hosts disappear without a word: the target has to find out.
     let is_lost = choices.once_in(4);
-    for host in hosts.borrow_mut().iter_mut() {
-        report.losses += host.losses();
-        let outcome = host.outcome();
-        report.ended += outcome.ended;
-        report.failed += outcome.failed;
-        report.faults.extend(outcome.faults);
-        let missing = host.workload().borrow().missing();
-        if missing > 0 {
-            report.faults.push(format!(
-                "{missing} requests of a host have not ended {most:?} after the last fault"
-            ));
-        }
-        slowest_read = slowest_read.max(host.workload().borrow().slowest_read());
-        host.leave();
-    }
+    let reads = |host: &Host| host.workload().borrow().slowest_read();
+    let slowest_read = hosts.borrow().iter().map(reads).max().unwrap_or_default();
+    hosts::leave(&mut hosts.borrow_mut(), most, &mut report);
     if is_calm && report.losses == 0 && slowest_read > READ_LIMIT {
         let fault = format!("a read took {slowest_read:?}: it waited for a write that hung");
         report.faults.push(fault);
@@ -186,10 +173,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     let mut left = world.left();
     left.extend(server.borrow().left());
     left.extend(hosts.borrow().iter().map(Host::left));
-    let left = left.into_iter().filter(|(_, count)| *count > 0);
-    report
-        .faults
-        .extend(left.map(|(what, count)| format!("{count} {what} are left")));
+    report.left(left);
     world.count_into(&mut report);
     hosts.borrow().iter().for_each(|host| host.kill(&world));
     server.borrow_mut().lose_power(&world, &checker);
@@ -197,7 +181,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     report
 }
 
-fn wish(run: &Run, choices: &mut Choices, faults: &DiskFaults) -> Wish {
+pub(crate) fn wish(run: &Run, choices: &mut Choices, faults: &DiskFaults) -> Wish {
     Wish {
         requests: run.requests(choices.between(5, 60)),
         depth: usize::try_from(choices.between(1, 16)).expect("few"),
@@ -232,7 +216,7 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
 }
 
 /// Few, so that requests meet.
-const BLOCKS: u64 = 64;
+pub(crate) const BLOCKS: u64 = 64;
 /// 384 KiB: three times what a capsule may carry, and more than a first burst.
 const LONG_BLOCKS: u64 = 768;
 /// 8 MiB: eight requests of 384 KiB at once, and what connections receive.
@@ -240,6 +224,6 @@ const LONG_BUFFERS: usize = 8 << 20;
 /// After this time nothing of a host that has left may be there: the keep-alive, the deadline of
 /// disks and the longest request are over. A target of iSCSI takes a minute to find out that its
 /// initiator is gone, and a shard may stand still meanwhile.
-const AFTERWARDS: Duration = Duration::from_secs(90);
+pub(crate) const AFTERWARDS: Duration = Duration::from_secs(90);
 /// Most time of a read that waits for nothing but a slow disk and a slow network.
 const READ_LIMIT: Duration = Duration::from_secs(12);

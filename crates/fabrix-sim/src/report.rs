@@ -24,6 +24,15 @@ pub struct Report {
     pub time: Duration,
 }
 
+impl Report {
+    /// Whatever is left of what hosts have used is a fault.
+    pub(crate) fn left(&mut self, left: impl IntoIterator<Item = (&'static str, usize)>) {
+        let left = left.into_iter().filter(|(_, count)| *count > 0);
+        self.faults
+            .extend(left.map(|(what, count)| format!("{count} {what} are left")));
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -2,7 +2,7 @@
 //! again.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -46,7 +46,9 @@ impl Server {
         store: Option<SimStore>,
     ) -> Self {
         let opens = Rc::clone(&backing);
-        let mut server = Self::stopped(backing, shard_count, move || catalog(&opens.open()));
+        let mut server = Self::stopped(backing, shard_count, move || {
+            catalog(&opens.open(), MACHINE)
+        });
         server.store = store;
         server.restart(world);
         server
@@ -150,15 +152,31 @@ pub(crate) fn check_image(image: &[u8], checker: &RefCell<Checker>) -> Vec<Strin
 
 /// Where the target listens for NVMe/TCP.
 pub(crate) fn nvme_address() -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, 1], 4420))
+    nvme_at(MACHINE)
 }
 
 /// Where the target listens for iSCSI.
 pub(crate) fn iscsi_address() -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, 1], 3260))
+    iscsi_at(MACHINE)
 }
 
-fn catalog(device: &Arc<dyn Device>) -> Catalog {
+/// Where the target of a machine listens for NVMe/TCP.
+pub(crate) fn nvme_at(machine: IpAddr) -> SocketAddr {
+    SocketAddr::new(machine, NVME_PORT)
+}
+
+/// Where the target of a machine listens for iSCSI.
+pub(crate) fn iscsi_at(machine: IpAddr) -> SocketAddr {
+    SocketAddr::new(machine, 3260)
+}
+
+/// Whether the target of some machine listens here for NVMe/TCP.
+pub(crate) fn is_nvme(address: SocketAddr) -> bool {
+    address.port() == NVME_PORT
+}
+
+/// A disk, which the target of a machine exports over both protocols.
+pub(crate) fn catalog(device: &Arc<dyn Device>, machine: IpAddr) -> Catalog {
     let export = |number| Export {
         number,
         device: Arc::clone(device),
@@ -182,8 +200,8 @@ fn catalog(device: &Arc<dyn Device>) -> Catalog {
             units: vec![export(0)],
         }],
         listen: vec![
-            Listen::nvme_tcp(nvme_address()),
-            Listen::iscsi(iscsi_address()),
+            Listen::nvme_tcp(nvme_at(machine)),
+            Listen::iscsi(iscsi_at(machine)),
         ],
     }
 }
@@ -204,6 +222,9 @@ fn config(catalog: Catalog, reservation_store: Option<Arc<dyn ReservationStore>>
     }
 }
 
+/// The machine of the target.
+pub(crate) const MACHINE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const NVME_PORT: u16 = 4420;
 /// Name of the NVMe subsystem.
 pub(crate) const SUBSYSTEM: &str = "nqn.2014-08.org.example:simulated";
 /// Name of the iSCSI target.

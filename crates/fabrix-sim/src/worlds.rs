@@ -3,6 +3,7 @@
 use crate::admin;
 use crate::hosts::Protocol;
 use crate::one_disk::{self, Subject};
+use crate::reexport;
 use crate::report::Report;
 use crate::reservations;
 use crate::run::{Run, Source};
@@ -52,6 +53,10 @@ pub const WORLDS: &[Kind] = &[
     Kind {
         name: "long",
         run: |run| one_disk::run(run, &[Protocol::Nvme, Protocol::Iscsi], Subject::Long),
+    },
+    Kind {
+        name: "reexport",
+        run: reexport::run,
     },
 ];
 

@@ -160,7 +160,8 @@ const TABLE: [(Status, DiskStatus); 19] = [
     (Status::INTERNAL_ERROR, DiskStatus::Internal),
     (Status::TRANSIENT_TRANSPORT_ERROR, DiskStatus::NotReady),
     (Status::DATA_TRANSFER_ERROR, DiskStatus::NotReady),
-    (Status::COMMAND_INTERRUPTED, DiskStatus::NotReady),
+    // A target whose own connection was lost cannot tell whether the command was carried out.
+    (Status::COMMAND_INTERRUPTED, DiskStatus::Aborted),
     (Status::ABORT_REQUESTED, DiskStatus::Aborted),
     (Status::ABORTED_SQ_DELETION, DiskStatus::Aborted),
     (Status::ABORTED_FAILED_FUSED, DiskStatus::Aborted),
@@ -218,6 +219,13 @@ mod tests {
     fn a_path_at_fault_is_worth_another_try_by_the_caller() {
         check(READ, Status::ANA_TRANSITION, DiskStatus::NotReady);
         check(WRITE, Status::INTERNAL_PATH_ERROR, DiskStatus::NotReady);
+    }
+
+    #[test]
+    fn a_comparison_that_may_have_been_carried_out_is_aborted_and_not_refused() {
+        let operation = Operation::CompareAndWrite { durable: false };
+        check(operation, Status::COMMAND_INTERRUPTED, DiskStatus::Aborted);
+        check(operation, Status::NAMESPACE_NOT_READY, DiskStatus::NotReady);
     }
 
     #[test]

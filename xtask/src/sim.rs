@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "all")]
     world: String,
     /// One seed, with what came of it
-    #[arg(long, group = "one")]
+    #[arg(long, group = "one", value_parser = clap::value_parser!(u64).range(..SEEDS))]
     seed: Option<u64>,
     /// The input of a fuzzer, as one seed
     #[arg(long, value_name = "FILE", group = "one")]
@@ -33,6 +33,7 @@ pub(crate) struct Options {
     seeds: Option<(u64, u64)>,
     /// Seeds for so long, from a random one if --seeds names none
     #[arg(long, value_name = "M", conflicts_with = "one")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000))]
     minutes: Option<u64>,
     /// Most requests of each host
     #[arg(long, value_name = "N", requires = "one")]
@@ -60,14 +61,21 @@ fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
     let pair = text.split_once("..");
     let pair = pair.and_then(|(first, end)| {
         let end = if end.is_empty() {
-            u64::MAX
+            SEEDS
         } else {
             end.parse().ok()?
         };
         Some((first.parse().ok()?, end))
     });
-    pair.filter(|(first, end)| first < end)
-        .ok_or_else(|| "write the first seed and the first that is not run: 0..1000".to_owned())
+    let (first, end): (u64, u64) =
+        pair.ok_or("write the first seed and the first that is not run: 0..1000")?;
+    match first < end && end <= SEEDS {
+        true => Ok((first, end)),
+        false => Err(format!(
+            "there is no seed from {first} on and below {end}; the last seed is {}",
+            SEEDS - 1
+        )),
+    }
 }
 
 impl Options {
@@ -168,6 +176,9 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
         several => Err(Stop::Failed(format!("{several} worlds are wrong"))),
     }
 }
+
+/// Seeds in all.
+const SEEDS: u64 = 1 << 62;
 
 /// The counts of seeds whose worlds are right.
 fn passed(seeds: u64) -> Counts {

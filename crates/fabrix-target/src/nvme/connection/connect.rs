@@ -18,6 +18,7 @@ use crate::Notice;
 use crate::catalog::{Snapshot, States};
 use crate::catch_up;
 use crate::disk::{Member, Role as MemberRole};
+use crate::lifecycle::Stage;
 use crate::nvme::DISCOVERY_PORT;
 use crate::nvme::admin::{Admin, controller_limits, io_limits};
 use crate::nvme::context::Queue;
@@ -124,10 +125,19 @@ impl<Q: Queue> Connection<Q, Nvme> {
         let Role::Unknown { waiting, .. } = &mut self.protocol.role else {
             return;
         };
-        if let Some((claim, (entry, data))) = waiting.take() {
-            self.join(shard, claim, &entry, &data);
-            shard.flush_later(self.lifecycle.task);
+        let Some((claim, (entry, data))) = waiting.take() else {
+            return;
+        };
+        match self.lifecycle.stage {
+            Stage::Open => drop(self.join(shard, claim, &entry, &data)),
+            Stage::Draining => {
+                let (_, mut context) = self.at_work(shard);
+                context.answer(claim, Status::ABORTED_SQ_DELETION);
+            }
+            // A connection that ends gets no controller: nobody would remove it.
+            _ => return,
         }
+        shard.flush_later(self.lifecycle.task);
     }
 
     /// Gives the connection the role for which its Connect asks.

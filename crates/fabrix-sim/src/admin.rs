@@ -315,10 +315,7 @@ impl Admin {
             let shard = shard.borrow();
             left.push(("operations of a host", shard.operations_in_flight()));
         }
-        let left = left.into_iter().filter(|(_, count)| *count > 0);
-        report
-            .faults
-            .extend(left.map(|(what, count)| format!("{count} {what} are left")));
+        report.left(left);
         for shard in shards {
             let id = shard.borrow().id();
             drop(shard);

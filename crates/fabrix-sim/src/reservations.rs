@@ -106,10 +106,7 @@ pub(crate) fn run(run: &Run) -> Report {
         let shard = shard.borrow();
         left.push(("operations of a host", shard.operations_in_flight()));
     }
-    let left = left.into_iter().filter(|(_, count)| *count > 0);
-    report
-        .faults
-        .extend(left.map(|(what, count)| format!("{count} {what} are left")));
+    report.left(left);
     world.count_into(&mut report);
     for (shard, _) in hosts {
         let id = shard.borrow().id();

@@ -3,6 +3,7 @@
 mod planted;
 mod prove;
 
+use clap::builder::PossibleValuesParser;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,13 +19,19 @@ use crate::summary::{Counts, Stop};
 /// What to run.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// One world
-    #[arg(long, value_name = "NAME", default_value = "all")]
+    /// One world, or all: then each seed names its world
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "all",
+        conflicts_with = "bytes"
+    )]
+    #[arg(value_parser = PossibleValuesParser::new(WORLDS))]
     world: String,
     /// One seed, with what came of it
     #[arg(long, group = "one", value_parser = clap::value_parser!(u64).range(..SEEDS))]
     seed: Option<u64>,
-    /// The input of a fuzzer, as one seed
+    /// The input of a fuzzer, as one seed. It names its world
     #[arg(long, value_name = "FILE", group = "one")]
     bytes: Option<PathBuf>,
     /// First seed, and the first that is not run. Without B: on and on
@@ -34,20 +41,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "M", conflicts_with = "one")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000))]
     minutes: Option<u64>,
-    /// Most requests of each host
-    #[arg(long, value_name = "N", requires = "one")]
+    /// Most requests of each host of one seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Planned faults that happen, by number: 1,4 or none
-    #[arg(long, value_name = "LIST", requires = "one")]
+    /// Planned faults of one seed that happen, by number: 1,4 or none
+    #[arg(long, value_name = "LIST")]
     faults: Option<String>,
-    /// Hosts that are there, by number: 2,3
-    #[arg(long, value_name = "LIST", requires = "one")]
+    /// Hosts of one seed that are there, by number: 2,3 or none
+    #[arg(long, value_name = "LIST")]
     hosts: Option<String>,
-    /// Writes what happens to target/sim/WORLD-SEED.jsonl
-    #[arg(long, requires = "one")]
+    /// Writes what happens with one seed to target/sim/WORLD-SEED.jsonl
+    #[arg(long)]
     trace: bool,
-    /// Writes what arrives in the network to a file for Wireshark
-    #[arg(long, value_name = "FILE", requires = "one")]
+    /// Writes what arrives in the network with one seed to a file for Wireshark, and replaces it
+    #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Plants mistakes into a copy of the product, and finds each: all, or those with NAME in their
     /// names
@@ -104,12 +111,26 @@ impl Options {
         program
     }
 
+    /// The option that is there and means something for one seed only, though none is named.
+    fn stray(&self) -> Option<&'static str> {
+        let options = [
+            ("--requests", self.requests.is_some()),
+            ("--faults", self.faults.is_some()),
+            ("--hosts", self.hosts.is_some()),
+            ("--trace", self.trace),
+            ("--pcap", self.pcap.is_some()),
+        ];
+        let is_one = self.seed.is_some() || self.bytes.is_some();
+        let mut strays = options.into_iter().filter(|(_, is_there)| *is_there);
+        strays.next().filter(|_| !is_one).map(|(option, _)| option)
+    }
+
     /// One world, as the options say.
-    fn one(&self, target: &Path) -> Command {
+    fn one(&self, target: &Path) -> Result<Command, String> {
         let seed = self.seed.unwrap_or(0);
         let mut one = self.program(target, seed, seed + 1);
         if let Some(path) = &self.bytes {
-            one.arg("--bytes").arg(path);
+            one.arg("--bytes").arg(absolute(path)?);
         }
         if let Some(requests) = self.requests {
             one.args(["--requests", &requests.to_string()]);
@@ -121,12 +142,12 @@ impl Options {
             one.args(["--hosts", hosts]);
         }
         if let Some(path) = &self.pcap {
-            one.arg("--pcap").arg(path);
+            one.arg("--pcap").arg(absolute(path)?);
         }
         if self.trace {
             one.arg("--trace");
         }
-        one
+        Ok(one)
     }
 }
 
@@ -135,12 +156,16 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     if let Some(name) = &options.prove {
         return prove::run(name);
     }
+    if let Some(option) = options.stray() {
+        let sentence = format!("{option} is for one world: name it with --seed N or --bytes FILE");
+        return Err(Stop::Failed(sentence));
+    }
     let mut build = cargo();
     build.args(["build", "--quiet", "--package", "fabrix-sim"]);
     run_program(&mut build)?;
     let target = target_folder()?;
     if options.seed.is_some() || options.bytes.is_some() {
-        run_program(&mut options.one(&target))?;
+        run_program(&mut options.one(&target)?)?;
         return Ok(passed(1));
     }
     let (first, end) = match (options.seeds, options.minutes) {
@@ -153,6 +178,7 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
         .minutes
         .map(|minutes| began + Duration::from_secs(60 * minutes));
     let search = Search {
+        first,
         next: AtomicU64::new(first),
         end,
         ends,
@@ -166,13 +192,33 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     let right = search.right.into_inner();
     let wrong = search.wrong.into_inner();
     let seconds = began.elapsed().as_secs_f64();
-    println!("{right} seeds from {first} on are right, in {seconds:.0} s");
+    let least = if wrong == 0 { "" } else { "at least " };
+    println!("{least}{right} seeds from {first} on are right, in {seconds:.0} s");
     match wrong {
         0 => Ok(passed(right)),
         several => Err(Stop::Failed(format!("{several} worlds are wrong"))),
     }
 }
 
+/// A path from where the command was started. Programs start in the root of the repository.
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("cannot use {}: {error}", path.display()))
+}
+
+/// The worlds of `crates/fabrix-sim/src/worlds.rs`.
+const WORLDS: [&str; 11] = [
+    "all",
+    "nvme",
+    "iscsi",
+    "both",
+    "power",
+    "files",
+    "reservations",
+    "errors",
+    "admin",
+    "long",
+    "reexport",
+];
 /// Seeds in all.
 const SEEDS: u64 = 1 << 62;
 
@@ -186,6 +232,7 @@ fn passed(seeds: u64) -> Counts {
 
 /// A search for seeds whose worlds are wrong. All processors take portions of it.
 struct Search {
+    first: u64,
     next: AtomicU64,
     /// First seed that is not run.
     end: u64,
@@ -234,8 +281,9 @@ impl Search {
             *told = Instant::now();
             let wrong = self.wrong.load(Relaxed);
             eprintln!(
-                "{} seeds are right, {wrong} wrong",
-                self.right.load(Relaxed)
+                "{} seeds from {} on are right, {wrong} wrong",
+                self.right.load(Relaxed),
+                self.first
             );
         }
     }
@@ -255,6 +303,7 @@ mod tests {
 
     fn search(end: u64, ends: Option<Instant>) -> Search {
         Search {
+            first: 50,
             next: AtomicU64::new(50),
             end,
             ends,
@@ -262,6 +311,26 @@ mod tests {
             told: Mutex::new(Instant::now()),
             wrong: AtomicUsize::new(0),
         }
+    }
+
+    #[test]
+    fn every_world_has_a_name_here() {
+        let path = crate::process::root().join("crates/fabrix-sim/src/worlds.rs");
+        let text = std::fs::read_to_string(path).expect("the table of worlds");
+        let (table, _) = text.split_once("];").expect("the end of the table");
+        let names = table.split("name: \"").skip(1);
+        let names: Vec<_> = names.filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(names, WORLDS[1..]);
+    }
+
+    #[test]
+    fn what_is_for_one_seed_is_told_to_need_one() {
+        let mut options = Options::of_test();
+        assert_eq!(options.stray(), None);
+        options.trace = true;
+        assert_eq!(options.stray(), Some("--trace"));
+        options.seed = Some(7);
+        assert_eq!(options.stray(), None);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Arguments {
 
     /// Whether what happens is recorded at once, and not only when a world is wrong.
     pub(crate) fn records(&self) -> bool {
-        self.trace || self.pcap.is_some() || (self.folder.is_some() && self.cut != Cut::default())
+        self.trace || self.pcap.is_some() || self.cut != Cut::default()
     }
 }
 

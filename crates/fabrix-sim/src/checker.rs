@@ -132,13 +132,25 @@ impl Checker {
             block.running.push((write, false));
             block.medium.write_begins(write);
         }
+        self.reads_may_see(value, blocks);
+        write
+    }
+
+    /// A write that was over may happen after all.
+    pub(crate) fn write_resumes(&mut self, write: WriteId, blocks: Range<u64>) {
+        for block in self.range(blocks.clone()) {
+            block.running.push((write, false));
+        }
+        self.reads_may_see(write.value, blocks);
+    }
+
+    fn reads_may_see(&mut self, value: Value, blocks: Range<u64>) {
         for read in self.reads.values_mut() {
             let possible = (read.first..).zip(&mut read.possible);
             for (_, possible) in possible.filter(|(block, _)| blocks.contains(block)) {
                 possible.push(value);
             }
         }
-        write
     }
 
     /// A write was acknowledged. `durable`: it is on the medium.

@@ -103,8 +103,9 @@ pub(crate) fn plan_killed_hosts(
         let index = choices.index(hosts.borrow().len());
         let hosts = Rc::clone(hosts);
         world.plan_fault(at, move |world| {
-            let is_there = hosts.borrow_mut()[index].kill_and_restart(world);
-            is_there.then(|| format!("host {index} is killed, and starts again"))
+            let host = &mut hosts.borrow_mut()[index];
+            let is_there = host.kill_and_restart(world);
+            is_there.then(|| format!("host {} is killed, and starts again", host.number()))
         });
     }
 }

@@ -49,6 +49,8 @@ impl Way {
 
 /// A host.
 pub(crate) struct Host {
+    /// Its number in the world. The first one is 1.
+    number: u64,
     shard: Rc<RefCell<Shard>>,
     workload: Option<Rc<RefCell<Workload>>>,
     losses: Arc<AtomicU64>,
@@ -81,16 +83,17 @@ impl Outcome {
 }
 
 impl Host {
-    /// Connects, and starts the user.
+    /// Connects the host with a number, and starts its user.
     pub(crate) fn start(
         world: &Rc<World>,
-        way: Way,
+        (number, way): (u64, Way),
         checker: &Rc<RefCell<Checker>>,
         mut choices: Choices,
         wish: Wish,
     ) -> Self {
         let losses = Arc::new(AtomicU64::new(0));
         let (id, shard) = world.add_shard();
+        note_shard(number, id);
         let counted = Arc::clone(&losses);
         let watch = move |event| {
             counted.fetch_add(u64::from(event == PathEvent::Lost), Relaxed);
@@ -105,6 +108,7 @@ impl Host {
             wish.clone(),
         );
         Self {
+            number,
             shard,
             workload: Some(workload),
             losses,
@@ -131,7 +135,8 @@ impl Host {
         self.kill(world);
         self.wish.requests = workload.borrow().left();
         self.past.add(&workload.borrow());
-        let (_, shard) = world.add_shard();
+        let (id, shard) = world.add_shard();
+        note_shard(self.number, id);
         self.shard = shard;
         self.choices.word();
         self.workload = Some(Workload::start(
@@ -142,6 +147,11 @@ impl Host {
             self.wish.clone(),
         ));
         true
+    }
+
+    /// Its number in the world.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// What came of the requests until now.
@@ -177,6 +187,12 @@ impl Host {
         let id = self.shard.borrow().id();
         world.kill(id);
     }
+}
+
+/// A host has this shard now, and by its address it is known.
+fn note_shard(number: u64, shard: usize) {
+    let who = || format!("host {}", net::address_of(shard));
+    trace::note(|| Entry::new(who(), format!("is host {number}")));
 }
 
 /// All users close the disk. What has come of their requests, `most` after the last fault, goes

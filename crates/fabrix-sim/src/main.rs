@@ -5,16 +5,22 @@
 //! the first that is not run. Seeds below TWICE run twice, and both runs have to agree. The first
 //! seed that is wrong is the last one. With `--folder` it is shrunk first, and the folder gets a
 //! trace of the smallest run.
+//!
+//! The exit status is 0 if all worlds are right, 1 if one is wrong, and 2 if the words are.
 
 mod arguments;
+mod watchdog;
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
+use std::time::Duration;
 
 use fabrix_sim::{Attempt, Cut, Kind, Source, WORLDS, attempt, of_bytes, shrink};
 
 use self::arguments::Arguments;
+use self::watchdog::Watchdog;
 
 fn main() -> ExitCode {
     match run() {
@@ -31,22 +37,19 @@ fn main() -> ExitCode {
 fn run() -> Result<bool, String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let arguments = Arguments::parse(&words)?;
+    let watchdog = Watchdog::start(LONGEST, |again| {
+        eprintln!("again: {again}");
+        eprintln!("  no end after {LONGEST:?}: the product may loop in a turn of a shard");
+        process::exit(1);
+    });
     if let Some(path) = &arguments.bytes {
-        let bytes = fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
-        let (kind, source) = of_bytes(&bytes);
-        let again = format!("--bytes {path}");
-        let name = Path::new(path).file_name().unwrap_or_default();
-        let name = format!("bytes-{}", name.to_string_lossy());
-        let world = World {
-            kind,
-            source,
-            again,
-            name,
-        };
+        let world = World::of_file(path)?;
+        watchdog.begins(&world.again(&arguments.cut));
         return world.run(&arguments, false);
     }
     for seed in arguments.first..arguments.end {
         let world = World::of_seed(&arguments.world, seed)?;
+        watchdog.begins(&world.again(&arguments.cut));
         if !world.run(&arguments, seed < arguments.twice)? {
             return Ok(false);
         }
@@ -59,7 +62,7 @@ struct World {
     kind: &'static Kind,
     source: Source,
     /// The options that name it.
-    again: String,
+    options: String,
     /// Name of its files.
     name: String,
 }
@@ -74,33 +77,59 @@ impl World {
         Ok(Self {
             kind,
             source: Source::Seed(seed),
-            again: format!("--world {} --seed {seed}", kind.name),
+            options: format!("--world {} --seed {seed}", kind.name),
             name: format!("{}-{seed}", kind.name),
         })
+    }
+
+    fn of_file(path: &str) -> Result<Self, String> {
+        let bytes = fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+        let (kind, source) = of_bytes(&bytes);
+        let name = Path::new(path).file_name().unwrap_or_default();
+        Ok(Self {
+            kind,
+            source,
+            options: format!("--bytes {}", quoted(path)),
+            name: format!("bytes-{}", name.to_string_lossy()),
+        })
+    }
+
+    /// The command that runs it again.
+    fn again(&self, cut: &Cut) -> String {
+        format!("cargo xtask sim {}{cut}", self.options)
     }
 
     /// Runs it, and tells what is wrong. False: something is.
     fn run(&self, arguments: &Arguments, twice: bool) -> Result<bool, String> {
         let run = |recorded| attempt(self.kind, &self.source, &arguments.cut, recorded);
         let mut ran = run(arguments.records());
-        if arguments.tells {
-            println!("{}", ran.report);
-        }
         if twice && run(false).report.digest != ran.report.digest {
             ran.report
                 .faults
                 .push("two runs of this seed differ".to_owned());
         }
-        if ran.report.faults.is_empty() {
-            self.write(arguments, &ran, false)?;
-            return Ok(true);
+        if !ran.report.faults.is_empty() {
+            self.tell(arguments, &ran)?;
+            return Ok(false);
         }
-        let whole = arguments.cut == Cut::default();
-        let shrunk = arguments.folder.as_ref().filter(|_| whole);
+        if let Some(sentence) = ran.record.misses(&arguments.cut) {
+            return Err(sentence);
+        }
+        if arguments.tells {
+            say(&format!("world {}: {}", self.kind.name, ran.report))?;
+        }
+        self.write(arguments, &ran, false)?;
+        Ok(true)
+    }
+
+    /// Tells what is wrong, in the smallest run of it if the whole world ran.
+    fn tell(&self, arguments: &Arguments, ran: &Attempt) -> Result<(), String> {
+        let is_whole = arguments.cut == Cut::default();
+        let shrunk = arguments.folder.as_ref().filter(|_| is_whole);
         let shrunk = shrunk.and_then(|_| shrink(self.kind, &self.source));
-        let whole = (&arguments.cut, &ran);
+        let whole = (&arguments.cut, ran);
         let (cut, smallest) = shrunk.as_ref().map_or(whole, |it| (&it.cut, &it.attempt));
-        eprintln!("again: cargo xtask sim {}{cut}", self.again);
+        eprintln!("again: {}", self.again(cut));
         for fault in &smallest.report.faults {
             eprintln!("  {fault}");
         }
@@ -109,10 +138,10 @@ impl World {
             eprintln!("the whole world: {}", ran.report.faults[0]);
         }
         if arguments.folder.is_some() {
+            eprintln!("{}", smallest.report);
             eprint!("{}", smallest.record.in_words());
         }
-        self.write(arguments, smallest, true)?;
-        Ok(false)
+        self.write(arguments, smallest, true)
     }
 
     /// Writes what happened into the files that were asked for. Of a world that is wrong, all.
@@ -131,6 +160,20 @@ impl World {
     }
 }
 
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "/._-+=:@%".contains(it);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Prints a line of data.
+fn say(line: &str) -> Result<(), String> {
+    writeln!(io::stdout(), "{line}").map_err(|error| format!("cannot print: {error}"))
+}
+
 /// Writes a file, and tells where it is.
 fn write(what: &str, path: &Path, content: &[u8]) -> Result<(), String> {
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -138,4 +181,19 @@ fn write(what: &str, path: &Path, content: &[u8]) -> Result<(), String> {
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     eprintln!("{what}: {}", path.display());
     Ok(())
+}
+
+/// A world takes some milliseconds, and is shrunk for 10 s at most.
+const LONGEST: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_as_a_shell_reads_it() {
+        assert_eq!(quoted("/tmp/crash-1.bin"), "/tmp/crash-1.bin");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
 }

@@ -117,7 +117,13 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             }
             backlog.requests += wish.requests;
             backlog.pause = backlog.pause.max(wish.pause);
-            Host::start(&world, Way::to_target(*protocol), &checker, choices, wish)
+            Host::start(
+                &world,
+                (number, Way::to_target(*protocol)),
+                &checker,
+                choices,
+                wish,
+            )
         })
         .collect();
     let hosts = Rc::new(RefCell::new(hosts));

@@ -66,7 +66,7 @@ pub(crate) fn run(run: &Run) -> Report {
         };
         backlog.requests += wish.requests;
         backlog.pause = backlog.pause.max(wish.pause);
-        Host::start(&world, way, &checker, choices, wish)
+        Host::start(&world, (number, way), &checker, choices, wish)
     });
     let mut hosts: Vec<Host> = hosts.collect();
     faults::plan(&world, &server, &mut choices);

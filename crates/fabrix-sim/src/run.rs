@@ -65,9 +65,7 @@ impl Run {
     /// Whether a host is there. A world asks for the hosts that it can do without.
     pub(crate) fn keeps_host(&self, number: u64) -> bool {
         let kept = keeps(self.cut.hosts.as_ref(), number);
-        if kept {
-            trace::note_host(number);
-        }
+        trace::note_host(number, kept);
         kept
     }
 

@@ -116,6 +116,7 @@ impl Server {
     /// The machine of the target and its disk lose their power. False: the process of the target
     /// has ended before.
     pub(crate) fn lose_power(&mut self, world: &World, checker: &RefCell<Checker>) -> bool {
+        trace::note(|| Entry::new("target", "loses its power, with its disk"));
         self.backing.lose_power();
         checker.borrow_mut().power_lost();
         self.kill(world)

@@ -13,6 +13,7 @@ use fabrix_block::Status;
 use fabrix_rt::Nanos;
 
 use crate::capture::{Capture, Segment};
+use crate::run::Cut;
 
 thread_local! {
     static NOW: Cell<Nanos> = const { Cell::new(Nanos(0)) };
@@ -27,8 +28,12 @@ pub struct Record {
     capture: Capture,
     /// Most requests that a host had to submit.
     pub(crate) requests: u64,
-    /// Numbers of the hosts that the world can do without.
+    /// Numbers of the hosts that the world can do without, and that are there.
     pub(crate) hosts: BTreeSet<u64>,
+    /// Those that the run leaves out.
+    hosts_left_out: BTreeSet<u64>,
+    /// Faults that the world plans.
+    faults_planned: u64,
 }
 
 /// Something that happened.
@@ -37,6 +42,8 @@ pub struct Entry {
     at: Nanos,
     who: String,
     what: String,
+    /// Number of the request at its host.
+    request: Option<u64>,
     blocks: Option<Range<u64>>,
     /// Numbers of writes: those that it writes, expects or reads.
     values: Vec<u64>,
@@ -93,11 +100,24 @@ pub(crate) fn note_requests(requests: u64) {
     });
 }
 
-/// Records that a host is there, and that the world can do without it.
-pub(crate) fn note_host(number: u64) {
+/// Records a host that the world can do without, and whether it is there.
+pub(crate) fn note_host(number: u64, is_there: bool) {
     RECORD.with_borrow_mut(|record| {
         if let Some(record) = record {
-            record.hosts.insert(number);
+            let hosts = match is_there {
+                true => &mut record.hosts,
+                false => &mut record.hosts_left_out,
+            };
+            hosts.insert(number);
+        }
+    });
+}
+
+/// Records that the world plans the fault with this number, and has planned those before.
+pub(crate) fn note_planned(number: u64) {
+    RECORD.with_borrow_mut(|record| {
+        if let Some(record) = record {
+            record.faults_planned = number;
         }
     });
 }
@@ -127,6 +147,27 @@ impl Record {
             .iter()
             .filter_map(|entry| entry.fault)
             .collect()
+    }
+
+    /// What a cut names and this world does not have, in a sentence.
+    pub fn misses(&self, cut: &Cut) -> Option<String> {
+        let hosts: BTreeSet<u64> = self.hosts.union(&self.hosts_left_out).copied().collect();
+        let named = cut.hosts.iter().flatten();
+        if let Some(host) = named.into_iter().find(|host| !hosts.contains(host)) {
+            return Some(match hosts.last() {
+                Some(last) => format!("there is no host {host}; --hosts knows 1 to {last} here"),
+                None => "this world cannot do without any of its hosts".to_owned(),
+            });
+        }
+        let fault = cut.faults.as_ref().and_then(BTreeSet::last)?;
+        (*fault > self.faults_planned || cut.faults.iter().flatten().any(|fault| *fault == 0)).then(
+            || {
+                format!(
+                    "there is no planned fault {fault}; these are {}",
+                    self.faults_planned
+                )
+            },
+        )
     }
 
     /// The planned faults that happened, and what happened before something was wrong.
@@ -174,7 +215,13 @@ impl Entry {
         }
     }
 
-    /// Adds the blocks that it concerns.
+    /// Adds the number of the request at its host.
+    pub(crate) fn request(mut self, number: u64) -> Self {
+        self.request = Some(number);
+        self
+    }
+
+    /// Adds the blocks that it concerns. None: it is a flush, and concerns all.
     pub(crate) fn blocks(mut self, blocks: Range<u64>) -> Self {
         self.blocks = Some(blocks);
         self
@@ -207,7 +254,10 @@ impl Entry {
         let mut add = |name: &str, value: &dyn fmt::Debug| {
             let _ = write!(line, ",\"{name}\":{value:?}");
         };
-        if let Some(blocks) = &self.blocks {
+        if let Some(request) = &self.request {
+            add("request", request);
+        }
+        if let Some(blocks) = self.blocks.as_ref().filter(|blocks| !blocks.is_empty()) {
             add("lba", &blocks.start);
             add("blocks", &(blocks.end - blocks.start));
         }
@@ -232,6 +282,9 @@ impl fmt::Display for Entry {
             write!(f, "fault {number}: ")?;
         }
         write!(f, "{} {}", self.who, self.what)?;
+        if let Some(number) = self.request {
+            write!(f, " ({number})")?;
+        }
         match &self.blocks {
             Some(_) if self.who == CHECKER => {}
             Some(blocks) if blocks.end == blocks.start + 1 => {

@@ -67,6 +67,8 @@ enum Slot {
 }
 
 struct Running {
+    /// Its number among the requests of the host. The first one is 1.
+    number: u64,
     began: Nanos,
     operation: Operation,
     blocks: Range<u64>,
@@ -249,6 +251,7 @@ impl Workload {
             token: self.token(slot),
         };
         let running = Running {
+            number: self.begun,
             began: shard.now(),
             operation,
             blocks,
@@ -277,6 +280,7 @@ impl Workload {
             operation,
             blocks,
             expectation,
+            ..
         } = running;
         if operation == Operation::Read {
             self.slowest_read = self.slowest_read.max(shard.now() - began);
@@ -310,7 +314,7 @@ impl Task for Workload {
 impl Running {
     fn entry(&self, who: String, what: &str) -> Entry {
         let entry = Entry::new(who, format!("{what} a {}", self.operation.word()));
-        let entry = entry.blocks(self.blocks.clone());
+        let entry = entry.request(self.number).blocks(self.blocks.clone());
         let [expected, written] = self.expectation.values();
         match self.operation {
             Operation::Read | Operation::Flush => entry,

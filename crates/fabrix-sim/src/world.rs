@@ -207,6 +207,7 @@ impl World {
         self.is_disturbed_until(at);
         let number = self.faults_planned.get() + 1;
         self.faults_planned.set(number);
+        trace::note_planned(number);
         if self.cut.keeps_fault(number) {
             self.plan(at, move |world| {
                 if let Some(words) = action(world) {

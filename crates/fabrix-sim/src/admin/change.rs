@@ -8,6 +8,7 @@ use fabrix_target::TargetError;
 use super::site::{DISKS, Site};
 use super::{Admin, LOOK};
 use crate::images::BLOCK_BYTES;
+use crate::trace::{self, Entry};
 
 impl Admin {
     /// Makes the next change. The last one exports everything to everybody.
@@ -49,6 +50,7 @@ impl Admin {
 
     /// Makes a change.
     fn make(&mut self, target: &fabrix_target::Target, old: &Site, new: &Site) {
+        trace::note(|| Entry::new(ADMINISTRATOR, format!("begins a change to {new:?}")));
         self.access.borrow_mut().change_begins(new.clone());
         for (disk, blocks) in new.blocks.iter().copied().enumerate() {
             if blocks != old.blocks[disk] {
@@ -61,6 +63,7 @@ impl Admin {
             *it = catalog.clone();
             Ok(())
         });
+        trace::note(|| Entry::new(ADMINISTRATOR, format!("is answered with {made:?}")));
         let time = self.world.now() - began;
         if matches!(made, Err(TargetError::Late)) && self.has_faults {
             self.served_at = Some(self.world.now() + STILL_MOST);
@@ -86,6 +89,7 @@ impl Admin {
 
     /// Tries a change that is impossible: nothing of it may be made.
     fn fail_to_make(&mut self, target: &fabrix_target::Target, new: &Site) {
+        trace::note(|| Entry::new(ADMINISTRATOR, format!("tries the impossible: {new:?}")));
         let before = target.catalog();
         let catalog = new.catalog(&self.devices.borrow());
         let made = target.change(|it| {
@@ -115,6 +119,8 @@ impl Admin {
     }
 }
 
+/// Who makes changes.
+const ADMINISTRATOR: &str = "administrator";
 /// A change takes no longer than this: the target waits 5 s for shards to serve it, and 5 s for
 /// listeners to close.
 const CHANGE_MOST: Duration = Duration::from_secs(11);

@@ -14,6 +14,7 @@ use super::access::{Access, Seat};
 use crate::checker::{Checker, ReadId, WriteId};
 use crate::choices::Choices;
 use crate::images::BLOCK;
+use crate::trace::{self, Entry};
 use crate::workload;
 
 /// What a user does.
@@ -45,6 +46,8 @@ pub(crate) struct User {
 }
 
 struct Running {
+    /// Its number among the requests of the user. The first one is 1.
+    number: u64,
     access: u64,
     blocks: Range<u64>,
     transfer: Transfer,
@@ -164,11 +167,14 @@ impl User {
             }
         };
         drop(checker);
-        self.slots[slot] = Some(Running {
+        let running = Running {
+            number: self.begun,
             access,
             blocks,
             transfer,
-        });
+        };
+        trace::note(|| running.entry(self.seat, "begins"));
+        self.slots[slot] = Some(running);
         let request = Request {
             operation,
             lba: first,
@@ -187,14 +193,18 @@ impl User {
         let Some(running) = self.slots[slot].take() else {
             return self.faults.push(format!("slot {slot} ended twice"));
         };
+        trace::note(|| running.entry(self.seat, "ends").status(status));
         self.ended += 1;
         self.failed += u64::from(!status.is_ok());
         let fault = self
             .access
             .borrow_mut()
             .ends(running.access, status.is_ok());
-        let fault = fault.err().map(|fault| format!("{fault} ({status:?})"));
-        self.faults.extend(fault);
+        if let Err(fault) = fault {
+            let fault = format!("{fault} ({status:?})");
+            trace::note(|| Entry::new(trace::CHECKER, fault.clone()));
+            self.faults.push(fault);
+        }
         let mut checker = self.checker.borrow_mut();
         match (running.transfer, status.is_ok()) {
             (Transfer::Write(write), true) => checker.write_ends(write, running.blocks, false),
@@ -214,6 +224,22 @@ impl User {
         }
         drop(checker);
         self.pause(shard, slot);
+    }
+}
+
+impl Running {
+    fn entry(&self, seat: Seat, what: &str) -> Entry {
+        let word = match self.transfer {
+            Transfer::Read(_) => "read",
+            Transfer::Write(_) => "write",
+        };
+        let what = format!("{what} a {word} of disk {}", seat.disk);
+        let entry = Entry::new(format!("host {}", seat.host + 1), what).request(self.number);
+        let entry = entry.blocks(self.blocks.clone());
+        match self.transfer {
+            Transfer::Read(_) => entry,
+            Transfer::Write(write) => entry.values(&[write.value]),
+        }
     }
 }
 

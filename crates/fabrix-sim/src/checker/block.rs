@@ -45,13 +45,17 @@ impl Block {
     }
 
     /// The block held `value` at some time from `began` to `now`: what had ended before is gone.
+    /// Only one write can have left a value, but for zeroes: which write was seen is known then if
+    /// there is one.
     pub(super) fn saw(&mut self, value: Value, began: Tick, now: Tick) {
         self.acknowledged
             .retain(|(it, ended)| *it == value || *ended > began);
-        let known = self.acknowledged.iter().any(|(it, _)| *it == value);
+        if self.possible().filter(|it| *it == value).count() > 1 {
+            return;
+        }
         if let Some(running) = self.running.iter_mut().find(|(it, _)| it.value == value) {
             running.1 = true;
-        } else if !known && let Some(index) = self.failed.iter().position(|it| *it == value) {
+        } else if let Some(index) = self.failed.iter().position(|it| *it == value) {
             self.failed.remove(index);
             self.acknowledged.push((value, now));
         }

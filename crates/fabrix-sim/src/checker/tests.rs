@@ -167,3 +167,14 @@ fn a_write_after_the_value_that_a_comparison_found_comes_after_the_comparison() 
     assert!(read(&mut checker, 2).is_err());
     assert_eq!(read(&mut checker, 3), Ok(()));
 }
+
+#[test]
+fn zeroes_that_several_writes_may_have_left_say_of_none_that_it_has_happened() {
+    let mut checker = Checker::new(1);
+    let zeroes = checker.write_begins(0, 0..1);
+    assert_eq!(read(&mut checker, 0), Ok(()), "as before any write");
+    write(&mut checker, 1, false);
+    checker.write_fails(zeroes, 0..1);
+    assert_eq!(read(&mut checker, 1), Ok(()));
+    assert_eq!(read(&mut checker, 0), Ok(()), "they come late");
+}

@@ -12,6 +12,8 @@ use fabrix_rt::{File, Op, errno};
 use super::FileHabits;
 use crate::choices::Choices;
 use crate::images::{BLOCK, Images, Write};
+use crate::trace::{self, Entry};
+use crate::workload;
 
 /// The state of a file.
 pub(crate) struct FileState {
@@ -106,10 +108,26 @@ impl FileState {
                 .map(|()| 0),
             _ => Err(errno::EOPNOTSUPP),
         };
+        trace::note(|| self.entry(op, result));
         match result {
             Ok(bytes) => i32::try_from(bytes).expect("a short operation"),
             Err(errno) => -errno,
         }
+    }
+
+    /// An operation has taken effect, with what reads see now.
+    fn entry(&self, op: &Op, result: Result<usize, i32>) -> Entry {
+        let word = operation(op).word();
+        let entry = match result {
+            Ok(_) => Entry::new("file", format!("carries out a {word}")).status(Status::Ok),
+            Err(errno) => Entry::new("file", format!("fails a {word}, errno {errno}")),
+        };
+        let Some(range) = touches(op) else {
+            return entry.blocks(0..0);
+        };
+        let blocks = (range.start / BLOCK) as u64..(range.end / BLOCK) as u64;
+        let values = workload::values(&self.images.seen()[range], blocks.clone());
+        entry.blocks(blocks).values(&values.unwrap_or_default())
     }
 
     /// An operation ends. One that promises durability tells of failures to write back of which
@@ -210,6 +228,15 @@ fn changes(op: &Op) -> Option<Range<usize>> {
     };
     let place = |byte: u64| usize::try_from(byte).expect("a small file");
     Some(place(offset)..place(offset + bytes))
+}
+
+/// The bytes of a file that an operation reads or changes.
+fn touches(op: &Op) -> Option<Range<usize>> {
+    let Op::Read { offset, bytes, .. } = op else {
+        return changes(op);
+    };
+    let start = usize::try_from(*offset).expect("a small file");
+    Some(start..start + bytes)
 }
 
 /// The kind of an operation.

@@ -128,13 +128,18 @@ impl Model {
     /// Whether a write of a host that arrives only after the change `id` may pass: no reservation
     /// forbids it, or the host may have registered a key since the change began.
     pub(crate) fn may_write_after(&self, host: HostId, id: Id) -> bool {
-        if self.worlds.iter().any(|it| it.state.may(host, true)) {
+        if self.may_write(host) {
             return true;
         }
         let in_progress = self.changes.values().map(|pending| &pending.change);
         let mut in_progress = in_progress.filter(|change| change.host == host);
         in_progress.any(|change| change.action.registers())
             || self.registering.get(&host).is_some_and(|ended| *ended > id)
+    }
+
+    /// Whether a write of a host may pass now.
+    pub(crate) fn may_write(&self, host: HostId) -> bool {
+        self.worlds.iter().any(|it| it.state.may(host, true))
     }
 
     fn forget(&mut self, id: Id) -> Option<Change> {

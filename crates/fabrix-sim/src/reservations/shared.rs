@@ -17,14 +17,16 @@ use crate::workload;
 pub(crate) struct Shared {
     pub(crate) model: Rc<RefCell<Model>>,
     pub(crate) checker: Rc<RefCell<Checker>>,
-    /// Writes that may still happen.
+    /// Writes that have not ended.
     writes: Rc<RefCell<BTreeMap<WriteId, Writing>>>,
 }
 
-/// A write that may still happen.
+/// A write that has not ended.
 struct Writing {
     host: HostId,
     blocks: Range<u64>,
+    /// A preemption has aborted it, and a reservation keeps it out if it arrives only now.
+    is_fenced: bool,
 }
 
 /// What the model and the checker know of a command in progress.
@@ -74,6 +76,7 @@ impl Shared {
             Action::Preempt { abort: true, .. } => self.writes.borrow().keys().copied().collect(),
             _ => Vec::new(),
         };
+        self.resume_writes();
         Open::Change { id, fenced }
     }
 
@@ -97,6 +100,7 @@ impl Shared {
         let writing = Writing {
             host,
             blocks: blocks.clone(),
+            is_fenced: false,
         };
         self.writes.borrow_mut().insert(write, writing);
         let open = Open::Write {
@@ -113,7 +117,11 @@ impl Shared {
     /// The answer contradicts the model or the checker.
     pub(crate) fn ends(&self, open: Open, answer: Answer) -> Result<(), String> {
         match open {
-            Open::Change { id, fenced } => self.change_ends(id, &fenced, answer),
+            Open::Change { id, fenced } => {
+                let ended = self.change_ends(id, &fenced, answer);
+                self.resume_writes();
+                ended
+            }
             Open::Report(id) => self.report_ends(id, answer),
             Open::Read {
                 access,
@@ -148,16 +156,30 @@ impl Shared {
         let victims = model.change_ends(id, verdict)?;
         for write in fenced {
             let mut writes = self.writes.borrow_mut();
-            if let Some(writing) = writes.get(write)
+            if let Some(writing) = writes.get_mut(write)
+                && !writing.is_fenced
                 && victims.contains(&writing.host)
                 && !model.may_write_after(writing.host, id)
             {
                 let mut checker = self.checker.borrow_mut();
                 checker.is_over(*write, writing.blocks.clone());
-                writes.remove(write);
+                writing.is_fenced = true;
             }
         }
         Ok(())
+    }
+
+    /// A fenced write that is still on its way may happen as soon as no reservation forbids it.
+    fn resume_writes(&self) {
+        let model = self.model.borrow();
+        let mut writes = self.writes.borrow_mut();
+        for (write, writing) in writes.iter_mut() {
+            if writing.is_fenced && model.may_write(writing.host) {
+                let mut checker = self.checker.borrow_mut();
+                checker.write_resumes(*write, writing.blocks.clone());
+                writing.is_fenced = false;
+            }
+        }
     }
 
     fn report_ends(&self, id: Id, answer: Answer) -> Result<(), String> {
@@ -255,12 +277,70 @@ impl Shared {
     /// The time of a lost command is over: it has happened by now, or it never does.
     pub(crate) fn is_over(&self, open: Open) {
         match open {
-            Open::Change { id, .. } => self.model.borrow_mut().change_is_over(id),
+            Open::Change { id, .. } => {
+                self.model.borrow_mut().change_is_over(id);
+                self.resume_writes();
+            }
             Open::Write { write, blocks, .. } => {
                 self.writes.borrow_mut().remove(&write);
                 self.checker.borrow_mut().is_over(write, blocks);
             }
             Open::Read { .. } | Open::Report(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::Protocol;
+
+    fn change(shared: &Shared, host: HostId, key: u64, action: Action) {
+        let open = shared.change_begins(Change {
+            host,
+            protocol: Protocol::Nvme,
+            key,
+            action,
+        });
+        let ended = shared.ends(open, Answer::Done(Vec::new()));
+        assert_eq!(ended, Ok(()), "{action:?}");
+    }
+
+    fn reads(shared: &Shared, value: Value) -> bool {
+        let mut checker = shared.checker.borrow_mut();
+        let read = checker.read_begins(0..1);
+        checker.read_ends(read, &[value]).is_ok()
+    }
+
+    /// Host 0 preempts host 1, which has a write on its way, and aborts it.
+    fn preempted() -> (Shared, Value) {
+        let shared = Shared::new(1);
+        for (host, new) in [(0, 1), (1, 2)] {
+            let persist = false;
+            change(&shared, host, 0, Action::Register { new, persist });
+        }
+        let (value, _) = shared.write_begins(1, 0..1);
+        change(&shared, 0, 1, Action::Acquire(0));
+        let preempt = Action::Preempt {
+            victim: 2,
+            kind: 0,
+            abort: true,
+        };
+        change(&shared, 0, 1, preempt);
+        assert!(reads(&shared, 0), "the write had not happened");
+        (shared, value)
+    }
+
+    #[test]
+    fn a_write_that_a_preemption_has_aborted_does_not_happen_while_it_is_kept_out() {
+        let (shared, value) = preempted();
+        assert!(!reads(&shared, value));
+    }
+
+    #[test]
+    fn a_write_that_arrives_when_the_reservation_is_gone_may_happen() {
+        let (shared, value) = preempted();
+        change(&shared, 0, 1, Action::Release(0));
+        assert!(reads(&shared, value));
     }
 }

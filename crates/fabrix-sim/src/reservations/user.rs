@@ -44,6 +44,8 @@ enum Slot {
 }
 
 struct Running {
+    /// Its number among the commands of the host. The first one is 1.
+    number: u64,
     ask: Ask,
     open: Open,
     since: Nanos,
@@ -53,7 +55,8 @@ struct Running {
 
 impl Running {
     fn entry(&self, host: HostId, what: &str) -> Entry {
-        let entry = |ask: &str| Entry::new(name(host), format!("{what} {ask}"));
+        let entry =
+            |ask: &str| Entry::new(name(host), format!("{what} {ask}")).request(self.number);
         match (&self.ask, &self.open) {
             (Ask::Read(blocks), _) => entry("a read").blocks(blocks.clone()),
             (Ask::Write(blocks, _), Open::Write { write, .. }) => {
@@ -181,6 +184,7 @@ impl User {
             _ => self.commands.access(),
         };
         let running = Running {
+            number: self.begun,
             ask,
             open,
             since: shard.now(),

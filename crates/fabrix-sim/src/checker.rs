@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use self::block::Block;
+use self::block::{Block, Failed};
 use crate::trace::{self, Entry};
 
 /// Number of a write. Zero: the block was never written, or holds zeroes.
@@ -238,7 +238,7 @@ impl Checker {
         // replaced before a loss of power may have come back.
         let state = &self.blocks[usize::try_from(block).expect("a block")];
         let is_over = !state.running.iter().any(|(it, _)| it.value == expected)
-            && !state.failed.contains(&expected)
+            && !state.failed.iter().any(|it| it.write.value == expected)
             && began > self.lost;
         let was_seen = state.running.contains(&(write, true));
         self.write_ends(write, block..block + 1, durable);
@@ -279,14 +279,19 @@ impl Checker {
         }
     }
 
-    /// A write has failed, or nobody answered.
-    pub(crate) fn write_fails(&mut self, write: WriteId, blocks: Range<u64>) {
+    /// A write has failed, or nobody answered. `repeats`: its host may have sent it again, so a
+    /// write that was seen may happen once more.
+    pub(crate) fn write_fails(&mut self, write: WriteId, blocks: Range<u64>, repeats: bool) {
         let now = self.now();
         for block in self.range(blocks) {
-            match block.take_running(write) {
-                Some(true) => block.acknowledged.push((write.value, now)),
-                Some(false) => block.failed.push(write.value),
-                None => {}
+            let Some(was_seen) = block.take_running(write) else {
+                continue;
+            };
+            if was_seen {
+                block.acknowledged.push((write.value, now));
+            }
+            if repeats || !was_seen {
+                block.failed.push(Failed { write, repeats });
             }
         }
     }
@@ -318,7 +323,7 @@ impl Checker {
         for block in self.range(blocks) {
             let ran = block.take_running(write).is_some();
             let failed = block.failed.len();
-            block.failed.retain(|it| *it != write.value);
+            block.failed.retain(|it| it.write != write);
             if ran || block.failed.len() < failed {
                 block.acknowledged.push((write.value, now));
             }

@@ -208,7 +208,7 @@ impl User {
         let mut checker = self.checker.borrow_mut();
         match (running.transfer, status.is_ok()) {
             (Transfer::Write(write), true) => checker.write_ends(write, running.blocks, false),
-            (Transfer::Write(write), false) => checker.write_fails(write, running.blocks),
+            (Transfer::Write(write), false) => checker.write_fails(write, running.blocks, true),
             (Transfer::Read(read), false) => checker.read_fails(read),
             (Transfer::Read(read), true) => {
                 let values = match loan {

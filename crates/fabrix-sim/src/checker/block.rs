@@ -12,9 +12,17 @@ pub(super) struct Block {
     /// Writes in progress, and whether they were seen.
     pub(super) running: Vec<(WriteId, bool)>,
     /// Writes that failed: they may have happened, and may happen yet.
-    pub(super) failed: Vec<Value>,
+    pub(super) failed: Vec<Failed>,
     /// What is left when the power fails.
     pub(super) medium: Medium,
+}
+
+/// A write that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    pub(super) write: WriteId,
+    /// Its host may have sent it again: it may happen after it was seen.
+    pub(super) repeats: bool,
 }
 
 impl Block {
@@ -24,7 +32,7 @@ impl Block {
         let running = self.running.iter().map(|(write, _)| write.value);
         acknowledged
             .chain(running)
-            .chain(self.failed.iter().copied())
+            .chain(self.failed.iter().map(|it| it.write.value))
     }
 
     /// Takes a write out of those in progress. Result: whether it was seen, None if it is over.
@@ -38,9 +46,11 @@ impl Block {
         for running in &mut self.running {
             running.1 = false;
         }
-        let running: Vec<_> = self.running.iter().map(|(write, _)| write.value).collect();
-        let left = self.medium.values();
-        let left = left.filter(|it| !running.contains(it) && !self.failed.contains(it));
+        let running = self.running.iter().map(|(write, _)| write.value);
+        let open: Vec<_> = running
+            .chain(self.failed.iter().map(|it| it.write.value))
+            .collect();
+        let left = self.medium.values().filter(|it| !open.contains(it));
         self.acknowledged = left.map(|value| (value, now)).collect();
     }
 
@@ -55,8 +65,10 @@ impl Block {
         }
         if let Some(running) = self.running.iter_mut().find(|(it, _)| it.value == value) {
             running.1 = true;
-        } else if let Some(index) = self.failed.iter().position(|it| *it == value) {
-            self.failed.remove(index);
+        } else if let Some(index) = self.failed.iter().position(|it| it.write.value == value) {
+            if !self.failed[index].repeats {
+                self.failed.remove(index);
+            }
             self.acknowledged.push((value, now));
         }
     }

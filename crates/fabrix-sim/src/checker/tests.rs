@@ -30,13 +30,18 @@ fn writes_at_the_same_time_may_end_in_either_order_until_one_is_seen() {
 }
 
 #[test]
-fn a_failed_write_may_happen_once() {
-    let mut checker = Checker::new(1);
-    let one = checker.write_begins(1, 0..1);
-    checker.write_fails(one, 0..1);
-    assert_eq!(read(&mut checker, 0), Ok(()));
-    assert_eq!(read(&mut checker, 1), Ok(()));
-    assert!(read(&mut checker, 0).is_err());
+fn a_failed_write_may_happen_once_and_again_if_its_host_repeats_it() {
+    for repeats in [false, true] {
+        let mut checker = Checker::new(1);
+        let one = checker.write_begins(1, 0..1);
+        checker.write_fails(one, 0..1, repeats);
+        assert_eq!(read(&mut checker, 0), Ok(()));
+        assert_eq!(read(&mut checker, 1), Ok(()));
+        assert!(read(&mut checker, 0).is_err());
+        write(&mut checker, 2, false);
+        assert_eq!(read(&mut checker, 2), Ok(()));
+        assert_eq!(read(&mut checker, 1).is_ok(), repeats);
+    }
 }
 
 #[test]
@@ -174,7 +179,20 @@ fn zeroes_that_several_writes_may_have_left_say_of_none_that_it_has_happened() {
     let zeroes = checker.write_begins(0, 0..1);
     assert_eq!(read(&mut checker, 0), Ok(()), "as before any write");
     write(&mut checker, 1, false);
-    checker.write_fails(zeroes, 0..1);
+    checker.write_fails(zeroes, 0..1, false);
     assert_eq!(read(&mut checker, 1), Ok(()));
     assert_eq!(read(&mut checker, 0), Ok(()), "they come late");
+}
+
+#[test]
+fn a_write_that_was_seen_and_has_failed_comes_again_only_if_its_host_repeats_it() {
+    for repeats in [false, true] {
+        let mut checker = Checker::new(1);
+        let one = checker.write_begins(1, 0..1);
+        assert_eq!(read(&mut checker, 1), Ok(()));
+        write(&mut checker, 2, false);
+        checker.write_fails(one, 0..1, repeats);
+        assert_eq!(read(&mut checker, 2), Ok(()));
+        assert_eq!(read(&mut checker, 1).is_ok(), repeats);
+    }
 }

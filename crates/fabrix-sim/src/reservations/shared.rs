@@ -267,7 +267,7 @@ impl Shared {
                 blocks,
             } => {
                 model.access_is_lost(*access);
-                checker.write_fails(*write, blocks.clone());
+                checker.write_fails(*write, blocks.clone(), false);
             }
             Open::Report(id) => model.report_is_lost(*id),
             Open::Change { .. } => {}

@@ -109,7 +109,7 @@ impl Expectation {
             (Self::Write(write), Status::Ok) => checker.write_ends(write, blocks, durable),
             // Nobody knows what has become of it.
             (Self::Write(write) | Self::Hint(write), Status::Aborted | Status::NotReady) => {
-                checker.write_fails(write, blocks);
+                checker.write_fails(write, blocks, true);
             }
             (Self::Write(write) | Self::Hint(write), _) => checker.may_have_changed(write, blocks),
             (
@@ -141,7 +141,7 @@ fn compared(
             .map_err(|wrong| format!("the comparison failed, but {wrong}")),
         Status::Aborted | Status::NotReady => {
             checker.read_fails(read);
-            checker.write_fails(write, blocks);
+            checker.write_fails(write, blocks, true);
             Ok(())
         }
         _ => {

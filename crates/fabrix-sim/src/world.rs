@@ -3,17 +3,19 @@
 //! Which of several things that are due comes first is a choice. Control threads (a target that
 //! starts, a host that connects) let the world go on while they wait.
 
+mod control;
+
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fabrix_rt::driver::Until;
 use fabrix_rt::{Control, Nanos, Shard, ShardConfig, SpinPolicy, StartError, Wait};
 
+use self::control::SimControl;
+pub(crate) use self::control::{current, leave};
 use crate::choices::Choices;
 use crate::driver::SimDriver;
 use crate::files::Files;
@@ -49,11 +51,6 @@ pub(crate) struct World {
 /// Something planned for a time.
 type Action = Box<dyn FnOnce(&Rc<World>)>;
 
-thread_local! {
-    /// The world of this thread. A control thread finds it here.
-    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
-}
-
 impl World {
     /// A world without shards. It is the world of this thread until the next one is made.
     pub(crate) fn new(run: &Run, habits: Habits) -> Rc<Self> {
@@ -76,7 +73,7 @@ impl World {
             buffer_bytes_max: Cell::new(BUFFER_BYTES_MAX),
             turns_at_once: Cell::new((Nanos(0), 0)),
         });
-        WORLD.set(Some(Rc::clone(&world)));
+        control::enter(&world);
         world
     }
 
@@ -324,79 +321,6 @@ enum Next {
         event: Option<Nanos>,
         timer: Option<Nanos>,
     },
-}
-
-fn is_due(shard: &Shard, now: Nanos) -> bool {
-    match shard.due() {
-        Until::Now => true,
-        Until::At(at) => at <= now,
-        Until::Forever => false,
-    }
-}
-
-/// A control thread of the world of this thread.
-struct SimControl;
-
-/// Ends the world of this thread.
-pub(crate) fn leave() {
-    let world = WORLD.take();
-    drop(world);
-}
-
-/// The world of this thread.
-pub(crate) fn current() -> Option<Rc<World>> {
-    WORLD.with_borrow(Option::clone)
-}
-
-fn world() -> Rc<World> {
-    current().expect("a world on this thread")
-}
-
-impl Control for SimControl {
-    fn now(&self) -> Nanos {
-        world().now()
-    }
-
-    fn wait(&self, until: Nanos, attempt: &mut dyn FnMut(Duration) -> bool) -> bool {
-        let world = world();
-        loop {
-            if attempt(Duration::ZERO) {
-                return true;
-            }
-            if world.now() >= until {
-                return false;
-            }
-            world.step(until);
-        }
-    }
-
-    fn shard(&self, config: ShardConfig) -> Result<Shard, StartError> {
-        world().make_shard(config).map(|(_, shard)| shard)
-    }
-
-    fn turn(&self, shard: &mut Shard, at_most: Duration) {
-        let world = world();
-        let until = world.now() + at_most;
-        while !world.net.is_ready(shard.id()) && !is_due(shard, world.now()) {
-            let timer = match shard.due() {
-                Until::At(at) => at,
-                Until::Now | Until::Forever => Nanos::MAX,
-            };
-            if !world.step(until.min(timer)) {
-                break;
-            }
-        }
-        shard.turn(Wait::Never);
-    }
-
-    fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
-        let world = world();
-        let mut random = world.random.borrow_mut();
-        for byte in bytes {
-            [*byte, ..] = random.word().to_le_bytes();
-        }
-        Ok(())
-    }
 }
 
 /// 128 KiB: the channel of a file keeps a buffer of zeroes.

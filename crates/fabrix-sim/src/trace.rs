@@ -3,15 +3,15 @@
 //! The record belongs to the thread and not to the world: after a panic in a world it is still
 //! there.
 
+mod entry;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
-use std::ops::Range;
 
-use fabrix_block::Status;
 use fabrix_rt::Nanos;
 
+pub use self::entry::Entry;
 use crate::capture::{Capture, Segment};
 use crate::run::Cut;
 
@@ -34,22 +34,6 @@ pub struct Record {
     hosts_left_out: BTreeSet<u64>,
     /// Faults that the world plans.
     faults_planned: u64,
-}
-
-/// Something that happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
-    at: Nanos,
-    who: String,
-    what: String,
-    /// Number of the request at its host.
-    request: Option<u64>,
-    blocks: Option<Range<u64>>,
-    /// Numbers of writes: those that it writes, expects or reads.
-    values: Vec<u64>,
-    status: Option<Status>,
-    /// Number of a planned fault.
-    fault: Option<u64>,
 }
 
 /// Begins to record what happens in worlds of this thread.
@@ -152,22 +136,19 @@ impl Record {
     /// What a cut names and this world does not have, in a sentence.
     pub fn misses(&self, cut: &Cut) -> Option<String> {
         let hosts: BTreeSet<u64> = self.hosts.union(&self.hosts_left_out).copied().collect();
-        let named = cut.hosts.iter().flatten();
-        if let Some(host) = named.into_iter().find(|host| !hosts.contains(host)) {
-            return Some(match hosts.last() {
-                Some(last) => format!("there is no host {host}; --hosts knows 1 to {last} here"),
-                None => "this world cannot do without any of its hosts".to_owned(),
+        let mut named = cut.hosts.iter().flatten();
+        if let Some(host) = named.find(|host| !hosts.contains(host)) {
+            return Some(match hosts.len() {
+                0 => "this world cannot do without any of its hosts".to_owned(),
+                all => format!("there is no host {host} among the {all} of this world"),
             });
         }
-        let fault = cut.faults.as_ref().and_then(BTreeSet::last)?;
-        (*fault > self.faults_planned || cut.faults.iter().flatten().any(|fault| *fault == 0)).then(
-            || {
-                format!(
-                    "there is no planned fault {fault}; these are {}",
-                    self.faults_planned
-                )
-            },
-        )
+        let all = self.faults_planned;
+        let mut named = cut.faults.iter().flatten();
+        let fault = named.find(|fault| !(1..=all).contains(*fault))?;
+        Some(format!(
+            "there is no fault {fault} among the {all} that this world plans"
+        ))
     }
 
     /// The planned faults that happened, and what happened before something was wrong.
@@ -205,106 +186,6 @@ impl Record {
     }
 }
 
-impl Entry {
-    /// `what` has happened to `who`, or was done by it. Both are ASCII.
-    pub(crate) fn new(who: impl Into<String>, what: impl Into<String>) -> Self {
-        Self {
-            who: who.into(),
-            what: what.into(),
-            ..Self::default()
-        }
-    }
-
-    /// Adds the number of the request at its host.
-    pub(crate) fn request(mut self, number: u64) -> Self {
-        self.request = Some(number);
-        self
-    }
-
-    /// Adds the blocks that it concerns. None: it is a flush, and concerns all.
-    pub(crate) fn blocks(mut self, blocks: Range<u64>) -> Self {
-        self.blocks = Some(blocks);
-        self
-    }
-
-    /// Adds numbers of writes.
-    pub(crate) fn values(mut self, values: &[u64]) -> Self {
-        self.values = values.to_vec();
-        self
-    }
-
-    /// Adds how it ended.
-    pub(crate) fn status(mut self, status: Status) -> Self {
-        self.status = Some(status);
-        self
-    }
-
-    /// Adds the number of the planned fault.
-    pub(crate) fn fault(mut self, number: u64) -> Self {
-        self.fault = Some(number);
-        self
-    }
-
-    fn json(&self) -> String {
-        // What Rust quotes and escapes in ASCII is JSON.
-        let mut line = format!(
-            "{{\"ns\":{},\"who\":{:?},\"what\":{:?}",
-            self.at.0, self.who, self.what
-        );
-        let mut add = |name: &str, value: &dyn fmt::Debug| {
-            let _ = write!(line, ",\"{name}\":{value:?}");
-        };
-        if let Some(request) = &self.request {
-            add("request", request);
-        }
-        if let Some(blocks) = self.blocks.as_ref().filter(|blocks| !blocks.is_empty()) {
-            add("lba", &blocks.start);
-            add("blocks", &(blocks.end - blocks.start));
-        }
-        if !self.values.is_empty() {
-            add("values", &self.values);
-        }
-        if let Some(status) = self.status {
-            add("status", &format!("{status:?}"));
-        }
-        if let Some(number) = self.fault {
-            add("fault", &number);
-        }
-        line + "}"
-    }
-}
-
-impl fmt::Display for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, rest) = (self.at.0 / 1_000_000_000, self.at.0 % 1_000_000_000);
-        write!(f, "{seconds}.{:06} s  ", rest / 1_000)?;
-        if let Some(number) = self.fault {
-            write!(f, "fault {number}: ")?;
-        }
-        write!(f, "{} {}", self.who, self.what)?;
-        if let Some(number) = self.request {
-            write!(f, " ({number})")?;
-        }
-        match &self.blocks {
-            Some(_) if self.who == CHECKER => {}
-            Some(blocks) if blocks.end == blocks.start + 1 => {
-                write!(f, ", block {}", blocks.start)?
-            }
-            Some(blocks) if !blocks.is_empty() => {
-                write!(f, ", blocks {} to {}", blocks.start, blocks.end - 1)?;
-            }
-            _ => {}
-        }
-        if !self.values.is_empty() {
-            write!(f, ", values {:?}", self.values)?;
-        }
-        match self.status {
-            Some(status) => write!(f, ": {status:?}"),
-            None => Ok(()),
-        }
-    }
-}
-
 fn lines<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
     entries.fold(String::new(), |lines, entry| {
         lines + &format!("  {entry}\n")
@@ -328,24 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_a_line_of_json_and_a_sentence() {
-        let entry = entry(
-            2,
-            Entry::new("host 10.1.0.4", "ends the \"read\"").blocks(3..5),
-        );
-        let entry = entry.values(&[7, 0]).status(Status::Ok);
-        assert_eq!(
-            entry.json(),
-            "{\"ns\":2000000000,\"who\":\"host 10.1.0.4\",\"what\":\"ends the \\\"read\\\"\",\
-             \"lba\":3,\"blocks\":2,\"values\":[7, 0],\"status\":\"Ok\"}"
-        );
-        assert_eq!(
-            entry.to_string(),
-            "2.000000 s  host 10.1.0.4 ends the \"read\", blocks 3 to 4, values [7, 0]: Ok"
-        );
-    }
-
-    #[test]
     fn only_what_concerns_the_wrong_block_is_told() {
         let entries = vec![
             entry(1, Entry::new("host a", "writes").blocks(0..4)),
@@ -365,6 +228,32 @@ mod tests {
              4.000000 s  checker: it is wrong\n"
         );
         assert_eq!(record.faults(), [2].into());
+    }
+
+    #[test]
+    fn what_a_cut_names_and_is_not_there_is_told() {
+        let record = Record {
+            hosts: [1, 3].into(),
+            hosts_left_out: [2].into(),
+            faults_planned: 4,
+            ..Record::default()
+        };
+        let misses = |hosts: &[u64], faults: &[u64]| {
+            record.misses(&Cut {
+                hosts: Some(hosts.iter().copied().collect()),
+                faults: Some(faults.iter().copied().collect()),
+                ..Cut::default()
+            })
+        };
+        assert_eq!(misses(&[2, 3], &[1, 4]), None);
+        for (hosts, faults, named) in [
+            (&[1, 9][..], &[][..], "no host 9"),
+            (&[], &[0, 1], "no fault 0"),
+            (&[], &[5], "no fault 5"),
+        ] {
+            let sentence = misses(hosts, faults).expect(named);
+            assert!(sentence.contains(named), "{sentence}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod no_os;
 mod pages;
 mod perf;
 mod process;
+mod programs;
 mod sharing;
 mod sim;
 mod summary;

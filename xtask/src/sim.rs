@@ -11,9 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::process::{
-    cargo, command, cores, output, run as run_program, side_by_side, target_folder,
-};
+use crate::process::{command, cores, output, run as run_program, side_by_side, target_folder};
+use crate::programs;
 use crate::summary::{Counts, Stop};
 
 /// What to run.
@@ -160,9 +159,7 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
         let sentence = format!("{option} is for one world: name it with --seed N or --bytes FILE");
         return Err(Stop::Failed(sentence));
     }
-    let mut build = cargo();
-    build.args(["build", "--quiet", "--package", "fabrix-sim"]);
-    run_program(&mut build)?;
+    programs::build()?;
     let target = target_folder()?;
     if options.seed.is_some() || options.bytes.is_some() {
         run_program(&mut options.one(&target)?)?;

@@ -10,9 +10,8 @@ mod exceptions;
 mod suite;
 
 use crate::interop::install_tool;
-use crate::process::{
-    Background, cargo, command, output, root, run as run_program, side_by_side, target_folder,
-};
+use crate::process::{Background, command, output, root, side_by_side, target_folder};
+use crate::programs;
 use crate::summary::{Counts, Stop};
 use exceptions::Exceptions;
 use std::fs;
@@ -56,10 +55,8 @@ pub(crate) fn run() -> Result<Counts, Stop> {
     install_tool(suite::PROGRAM).map_err(Stop::Skipped)?;
     let exceptions = Exceptions::read(&root().join(exceptions::FILE))?;
     exceptions.check_runs(&RUNS.each_ref().map(|run| run.name))?;
-    run_program(cargo().args(["build", "--quiet", "--package", "fabrix"]))?;
-    let folder = target_folder()?;
-    let program = folder.join("debug/fabrix");
-    let logs = folder.join("conformance");
+    let program = programs::build()?.join("fabrix");
+    let logs = target_folder()?.join("conformance");
     // Without what an earlier run has left.
     let _there_may_be_none = fs::remove_dir_all(&logs);
     let made = fs::create_dir_all(&logs);

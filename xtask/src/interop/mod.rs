@@ -12,9 +12,8 @@ mod image;
 mod packages;
 mod script;
 
-use crate::process::{
-    cargo, command, output, root, run as run_program, side_by_side, target_folder,
-};
+use crate::process::{command, output, root, run as run_program, side_by_side, target_folder};
+use crate::programs;
 use crate::summary::{Counts, Stop};
 use attached::Attached;
 use guest::Outcome;
@@ -214,10 +213,7 @@ impl Bench {
 
 /// Our programs without what only a debugger reads: a guest unpacks them into its memory.
 fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    run_program(cargo().args(["build", "--quiet", "--package", "fabrix"]))?;
-    let ledger = ["--package", "fabrix-bench", "--example", "ledger"];
-    run_program(cargo().args(["build", "--quiet"]).args(ledger))?;
-    let built = target_folder()?.join("debug");
+    let built = programs::build()?;
     let built = ["fabrix", "examples/ledger"].map(|program| built.join(program));
     let strip = |built: PathBuf| {
         let stripped = folder.join(built.file_name().expect("a program has a name"));

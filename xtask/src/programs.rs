@@ -1,0 +1,27 @@
+//! Our own programs, as the steps that start them have them.
+
+use crate::process::{cargo, run, target_folder};
+use std::path::PathBuf;
+
+/// The packages with a program that some step starts.
+const PACKAGES: [&str; 3] = ["fabrix", "fabrix-sim", "fabrix-bench"];
+
+/// Builds `fabrix`, `fabrix-sim` and the example `ledger` without optimizing them fully; gives the
+/// folder in which they are.
+///
+/// In one command, and with an example: cargo chooses the features of a dependency for all packages
+/// of a command, and for their tests where it builds a test or an example. So these programs share
+/// what the tests have built. A package alone has other features, and everything below it is built
+/// once more.
+///
+/// # Errors
+/// Something does not compile.
+pub(crate) fn build() -> Result<PathBuf, String> {
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--bins", "--example", "ledger"]);
+    for package in PACKAGES {
+        build.args(["--package", package]);
+    }
+    run(&mut build)?;
+    Ok(target_folder()?.join("debug"))
+}

@@ -4,10 +4,10 @@
 //!
 //! A count does not depend on the machine's mood, so a small loss is seen at once that no timing on
 //! shared processors would show. It does depend on the compiler: `counts.txt` names the one it was
-//! made with, and under another one nothing is compared. The work is
-//! `crates/fabrix-proto/examples/counted.rs`, and `crates/fabrix-target/examples/turn.rs` whose
-//! driver is simulated; valgrind counts. What a run costs besides its commands falls out, because
-//! each figure is the difference of a longer and a shorter run.
+//! made with, and under another one nothing is compared. The work is `counted.rs` and `turn.rs` of
+//! `crates/fabrix-target/examples`; the driver of the second is simulated. valgrind counts. What a
+//! run costs besides its commands falls out, because each figure is the difference of a longer and
+//! a shorter run.
 
 use crate::interop::install_tool;
 use crate::process::{cargo, command, cores, output, root, run, side_by_side, target_folder};
@@ -154,11 +154,12 @@ fn moves_per_read(shards: &Path) -> Result<u64, String> {
     Ok((more + reads / 2) / reads)
 }
 
-/// Builds the examples that are counted; gives their folder.
+/// Builds the examples that are counted; gives their folder. All are of one package: an example
+/// builds what its package's tests need, and here that is little beyond what is counted.
 fn examples() -> Result<PathBuf, String> {
     let mut build = cargo();
     build.args(["build", "--quiet", "--release"]);
-    build.args(["--package", "fabrix-proto", "--package", "fabrix-target"]);
+    build.args(["--package", "fabrix-target"]);
     for name in ["counted", "turn", "shards"] {
         build.args(["--example", name]);
     }

@@ -210,6 +210,11 @@ impl Checker {
         }
     }
 
+    /// Whether the power was lost since a write began.
+    pub(crate) fn has_lost_power_since(&self, write: WriteId) -> bool {
+        self.lost > write.began
+    }
+
     /// A value that a block may hold now, to compare with.
     pub(crate) fn guess(&self, block: u64) -> Value {
         let state = &self.blocks[usize::try_from(block).expect("a block")];

@@ -20,17 +20,14 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
     for _ in 0..choices.below(9) {
         let at = world.now() + Duration::from_micros(choices.below(span));
         match choices.below(5) {
-            0 => plan_at_an_end(world, at, choices, |world, end| {
-                world.net().reset(end);
-                "is reset".to_owned()
-            }),
-            1 => plan_at_an_end(world, at, choices, cut),
+            0 => plan_at_an_end(world, at, choices, reset),
+            1 => plan_at_an_end(world, at, choices, |world, end| Some(cut(world, end))),
             2 => {
                 let longest = choices.one_of(&[300, 3_000, 7_000, 12_000]);
                 let time = Duration::from_millis(choices.below(longest));
                 world.is_disturbed_until(at + time);
                 plan_at_an_end(world, at, choices, move |world, end| {
-                    stall(world, end, time)
+                    Some(stall(world, end, time))
                 });
             }
             3 => {
@@ -115,7 +112,7 @@ fn plan_at_an_end(
     world: &Rc<World>,
     at: Nanos,
     choices: &mut Choices,
-    act: impl FnOnce(&World, EndId) -> String + 'static,
+    act: impl FnOnce(&World, EndId) -> Option<String> + 'static,
 ) {
     let word = choices.below(1 << 16);
     world.plan_fault(at, move |world| {
@@ -123,8 +120,20 @@ fn plan_at_an_end(
         let index = usize::try_from(word).expect("an index") % ends.len().max(1);
         let end = *ends.get(index)?;
         let name = world.net().name(end);
-        Some(format!("{name} {}", act(world, end)))
+        act(world, end).map(|words| format!("{name} {words}"))
     });
+}
+
+/// Resets a connection.
+///
+/// Not one that was cut: only one end would hear of it. A host of NVMe would connect again while
+/// the target works on for the lost connection, see [`cut`].
+fn reset(world: &World, end: EndId) -> Option<String> {
+    if world.net().is_cut(end) {
+        return None;
+    }
+    world.net().reset(end);
+    Some("is reset".to_owned())
 }
 
 /// Cuts a connection. Nobody hears of it.

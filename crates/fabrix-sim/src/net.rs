@@ -218,6 +218,11 @@ impl Net {
         }
     }
 
+    /// Whether the connection of an end was cut.
+    pub(crate) fn is_cut(&self, id: EndId) -> bool {
+        self.state().ends.get(id).is_some_and(|end| end.is_cut)
+    }
+
     /// Cuts all connections on the path of an end.
     pub(crate) fn cut_path(&self, id: EndId) {
         let on_path = self.state().on_path_of(id);

@@ -196,6 +196,7 @@ pub(crate) fn wish(run: &Run, choices: &mut Choices, faults: &DiskFaults) -> Wis
         pause: Duration::from_micros(choices.between(0, 50_000)),
         flushes: choices.one_of(&[0, 5, 5, 30]),
         durable: choices.one_of(&[0, 10, 10, 60]),
+        flushes_apart: false,
         faults: faults.clone(),
     }
 }

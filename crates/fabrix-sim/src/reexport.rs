@@ -62,6 +62,7 @@ pub(crate) fn run(run: &Run) -> Report {
         let wish = one_disk::wish(run, &mut choices, &DiskFaults::default());
         let wish = Wish {
             requests: wish.requests.min(REQUESTS),
+            flushes_apart: way.protocol == Protocol::Iscsi && way.machine == GATEWAY,
             ..wish
         };
         backlog.requests += wish.requests;

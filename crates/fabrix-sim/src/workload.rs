@@ -35,6 +35,9 @@ pub(crate) struct Wish {
     pub(crate) flushes: u64,
     /// Of 100 writes, how many have to be on the medium when they end.
     pub(crate) durable: u64,
+    /// Zeroes and compare-and-writes have no FUA on this way to a gateway, so a flush follows them.
+    /// When the power fails in between, only the gateway hears of it.
+    pub(crate) flushes_apart: bool,
     /// The faults of the disk. Without them no request may fail, but a compare-and-write whose
     /// connection is lost.
     pub(crate) faults: DiskFaults,
@@ -292,6 +295,9 @@ impl Workload {
         }
         let durable = operation.promises_durability() || !self.volatile_cache;
         let mut checker = self.checker.borrow_mut();
+        let has_fua = matches!(operation, Operation::Write { .. }) || !self.wish.flushes_apart;
+        let lost_power = |write| checker.has_lost_power_since(write);
+        let durable = durable && (has_fua || !expectation.write().is_some_and(lost_power));
         let ended = expectation.ended(&mut checker, blocks, (status, loan), durable);
         drop(checker);
         self.faults.extend(ended.err());

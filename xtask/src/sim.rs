@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// Hosts of one seed that are there, by number: 2,3 or none
     #[arg(long, value_name = "LIST")]
     hosts: Option<String>,
-    /// Writes what happens with one seed to target/sim/WORLD-SEED.jsonl
+    /// Writes what happens with one seed to target/sim/WORLD-SEED.jsonl, or bytes-HASH.jsonl
     #[arg(long)]
     trace: bool,
     /// Writes what arrives in the network with one seed to a file for Wireshark, and replaces it
@@ -141,6 +141,13 @@ impl Options {
             one.args(["--hosts", hosts]);
         }
         if let Some(path) = &self.pcap {
+            if self
+                .bytes
+                .as_ref()
+                .is_some_and(|bytes| is_same(path, bytes))
+            {
+                return Err("--bytes and --pcap name one file".to_owned());
+            }
             one.arg("--pcap").arg(absolute(path)?);
         }
         if self.trace {
@@ -152,12 +159,12 @@ impl Options {
 
 /// Runs worlds. The first seeds run twice, and both runs have to agree.
 pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
-    if let Some(name) = &options.prove {
-        return prove::run(name);
-    }
     if let Some(option) = options.stray() {
         let sentence = format!("{option} is for one world: name it with --seed N or --bytes FILE");
         return Err(Stop::Failed(sentence));
+    }
+    if let Some(name) = &options.prove {
+        return prove::run(name);
     }
     programs::build()?;
     let target = target_folder()?;
@@ -170,6 +177,7 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
         (None, None) => (0, 1_000),
         (None, Some(_)) => (RandomState::new().hash_one(0) >> 32, u64::MAX),
     };
+    eprintln!("seeds from {first} on");
     let began = Instant::now();
     let ends = options
         .minutes
@@ -193,6 +201,7 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     println!("{least}{right} seeds from {first} on are right, in {seconds:.0} s");
     match wrong {
         0 => Ok(passed(right)),
+        1 => Err(Stop::Failed("a world is wrong".to_owned())),
         several => Err(Stop::Failed(format!("{several} worlds are wrong"))),
     }
 }
@@ -200,6 +209,12 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
 /// A path from where the command was started. Programs start in the root of the repository.
 fn absolute(path: &Path) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("cannot use {}: {error}", path.display()))
+}
+
+/// Whether both paths lead to one file that is there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let [one, other] = [one, other].map(std::fs::canonicalize);
+    one.is_ok_and(|one| other.is_ok_and(|other| one == other))
 }
 
 /// The worlds of `crates/fabrix-sim/src/worlds.rs`.

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_recorded_run_is_the_same_run() {
-        for seed in 0..6 {
+        for seed in 0..60 {
             let kind = worlds::find("all", seed).expect("a world");
             let [plain, recorded] = [false, true]
                 .map(|recorded| attempt(kind, &Source::Seed(seed), &Cut::default(), recorded));

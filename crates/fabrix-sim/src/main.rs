@@ -12,6 +12,7 @@ mod arguments;
 mod watchdog;
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
@@ -35,7 +36,11 @@ fn main() -> ExitCode {
 
 /// False: a world is wrong.
 fn run() -> Result<bool, String> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::env::args_os().skip(1).map(|word| {
+        let word = word.into_string();
+        word.map_err(|word| format!("{word:?} is not UTF-8"))
+    });
+    let words = words.collect::<Result<Vec<_>, _>>()?;
     let arguments = Arguments::parse(&words)?;
     let watchdog = Watchdog::start(LONGEST, |again| {
         eprintln!("again: {again}");
@@ -85,12 +90,13 @@ impl World {
     fn of_file(path: &str) -> Result<Self, String> {
         let bytes = fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
         let (kind, source) = of_bytes(&bytes);
-        let name = Path::new(path).file_name().unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
         Ok(Self {
             kind,
             source,
             options: format!("--bytes {}", quoted(path)),
-            name: format!("bytes-{}", name.to_string_lossy()),
+            name: format!("bytes-{:016x}", hasher.finish()),
         })
     }
 

@@ -136,12 +136,15 @@ impl Record {
     /// What a cut names and this world does not have, in a sentence.
     pub fn misses(&self, cut: &Cut) -> Option<String> {
         let hosts: BTreeSet<u64> = self.hosts.union(&self.hosts_left_out).copied().collect();
+        if hosts.is_empty() && cut.hosts.is_some() {
+            return Some("this world cannot do without any of its hosts".to_owned());
+        }
         let mut named = cut.hosts.iter().flatten();
         if let Some(host) = named.find(|host| !hosts.contains(host)) {
-            return Some(match hosts.len() {
-                0 => "this world cannot do without any of its hosts".to_owned(),
-                all => format!("there is no host {host} among the {all} of this world"),
-            });
+            let all = hosts.len();
+            return Some(format!(
+                "there is no host {host} among the {all} of this world"
+            ));
         }
         let all = self.faults_planned;
         let mut named = cut.faults.iter().flatten();

@@ -220,10 +220,10 @@ impl Pending {
         block(self.range.start)..block(self.range.end)
     }
 
-    /// The request has taken effect on what reads see.
+    /// The request has taken effect on what reads see. The disk may have become smaller.
     pub(super) fn entry(&self, seen: &[u8]) -> Entry {
         let blocks = self.blocks();
-        let bytes = &seen[self.range.clone()];
+        let bytes = seen.get(self.range.clone()).unwrap_or_default();
         let values = workload::values(bytes, blocks.clone()).unwrap_or_default();
         let what = format!("carries out a {}", self.operation.word());
         Entry::new("disk", what).blocks(blocks).values(&values)

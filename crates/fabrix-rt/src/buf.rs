@@ -4,6 +4,7 @@
 //! shard. It cannot leave its thread.
 
 use std::fmt;
+use std::ptr::NonNull;
 
 pub(crate) use crate::sys::arena::Arena;
 use crate::sys::arena::Chunk;
@@ -49,6 +50,12 @@ impl Buf {
             self.chunk.holders()
         );
         self.chunk.bytes_mut()
+    }
+
+    /// Address of the first byte, for a device. The bytes stay mapped while this buffer exists.
+    #[inline]
+    pub fn start(&self) -> NonNull<u8> {
+        self.chunk.source(0, 0)
     }
 
     /// Number of the slab that holds the buffer, as listeners of the shard know it

@@ -50,7 +50,7 @@ pub use platform::{
     counter, engine, errno, exchange, local_peer, net, process, random, terminal, topology,
 };
 pub use poller::Poller;
-pub use region::{HugePages, Region};
+pub use region::{HugePages, Pinned, Region};
 pub use registered::Registered;
 pub use shard::{Full, Remote, Shard, ShardConfig, StartError, Task, Wait};
 pub use slab::{MemoryListener, Slab};

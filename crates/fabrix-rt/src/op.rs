@@ -124,6 +124,12 @@ pub enum Op {
         /// Room for the message, in bytes.
         bytes: usize,
     },
+    /// Waits until a file can be read, for a channel whose events a foreign library takes. The file
+    /// is in nonblocking mode. Result 0; `-EIO` for a file that has failed.
+    Readable {
+        /// The file.
+        file: File,
+    },
     /// Writes one message to a device in one call. The device takes all of it or refuses it.
     /// Result: bytes. [`Loan::Gather`].
     GiveMessage {
@@ -204,6 +210,7 @@ impl Op {
             Self::Connect { socket, .. } => Loan::Socket(socket),
             Self::Exchange { exchange, .. } => Loan::Exchange(exchange),
             Self::Accept { .. }
+            | Self::Readable { .. }
             | Self::ReadRegistered { .. }
             | Self::WriteRegistered { .. }
             | Self::Sync { .. }
@@ -231,6 +238,7 @@ impl Op {
                 | Self::Connect { .. }
                 | Self::Receive { .. }
                 | Self::TakeMessage { .. }
+                | Self::Readable { .. }
                 | Self::Exchange { .. }
         )
     }

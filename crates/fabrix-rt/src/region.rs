@@ -7,6 +7,7 @@
 //! command was checked before, and panics.
 
 use std::io;
+use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::sys::mmap::{GIVE_BACK_BYTES, Mapping};
@@ -25,8 +26,8 @@ pub enum HugePages {
 pub struct Region {
     mapping: Mapping,
     huge: bool,
-    /// Number of [`Slab`](crate::Slab)s of this region in the hands of listeners. While it is not
-    /// zero, no page is given back: a device may have its address.
+    /// Number of [`Pinned`] values of this region. While it is not zero, no page is given back: a
+    /// device may have its address.
     holders: RwLock<usize>,
 }
 
@@ -69,27 +70,28 @@ impl Region {
         self.mapping.write(offset, bytes);
     }
 
-    /// Makes a range read as zeroes. A long range gives whole pages back to the kernel, unless a
-    /// listener holds the region.
+    /// Makes a range read as zeroes. A long range gives whole pages back to the kernel, unless the
+    /// region is pinned.
     pub fn zero(&self, offset: usize, bytes: usize) {
         let long = bytes >= GIVE_BACK_BYTES;
-        // The lock is never waited for: it is refused only while a listener takes the region or
-        // lets it go, and then the pages stay.
+        // The lock is never waited for: it is refused only while a pin begins or ends, and then the
+        // pages stay.
         match long.then(|| self.holders.try_read()) {
             Some(Ok(holders)) if *holders == 0 => self.mapping.renew(offset, bytes),
             _ => self.mapping.clear(offset, bytes),
         }
     }
 
-    /// Keeps all pages until [`Region::release`]. When this function returns, no page is being
-    /// given back.
-    pub(crate) fn hold(&self) {
-        *self.holders.write().unwrap_or_else(PoisonError::into_inner) += 1;
+    /// Keeps all pages where they are as long as the value exists, for a device that knows their
+    /// addresses. When this function returns, no page is being given back.
+    pub fn pin(self: &Arc<Self>) -> Pinned {
+        self.count_holders(|holders| holders + 1);
+        Pinned(Arc::clone(self))
     }
 
-    /// Ends one [`Region::hold`].
-    pub(crate) fn release(&self) {
-        *self.holders.write().unwrap_or_else(PoisonError::into_inner) -= 1;
+    fn count_holders(&self, change: impl FnOnce(usize) -> usize) {
+        let mut holders = self.holders.write().unwrap_or_else(PoisonError::into_inner);
+        *holders = change(*holders);
     }
 
     /// Where the region first differs from `expected`, counted from `offset`.
@@ -105,6 +107,33 @@ impl Region {
 
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.mapping
+    }
+}
+
+/// A region none of whose pages is replaced or given back.
+#[derive(Debug)]
+pub struct Pinned(Arc<Region>);
+
+impl Pinned {
+    /// Address of the first byte. Shards may change the bytes at any time.
+    pub fn start(&self) -> NonNull<u8> {
+        self.0.mapping.start()
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Never: an empty region is refused.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.count_holders(|holders| holders - 1);
     }
 }
 

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::region::Region;
+use crate::region::{Pinned, Region};
 use crate::sys::mmap::Mapping;
 
 /// Learns of the slabs of one shard.
@@ -29,15 +29,23 @@ pub trait MemoryListener {
 /// its address, and none of its pages is replaced or given back.
 pub struct Slab {
     number: u32,
-    memory: Memory,
+    held: Held,
+}
+
+/// What keeps the memory of a slab in place.
+enum Held {
+    /// An arena gives no slab back before its end.
+    Arena(Rc<Mapping>),
+    Region(Pinned),
 }
 
 impl Slab {
-    fn new(number: u32, memory: Memory) -> Self {
-        if let Memory::Region(region) = &memory {
-            region.hold();
-        }
-        Self { number, memory }
+    fn new(number: u32, memory: &Memory) -> Self {
+        let held = match memory {
+            Memory::Arena(mapping) => Held::Arena(Rc::clone(mapping)),
+            Memory::Region(region) => Held::Region(region.pin()),
+        };
+        Self { number, held }
     }
 
     /// Number of the slab among those of its shard: small, because numbers are used again.
@@ -47,25 +55,23 @@ impl Slab {
 
     /// Address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
-        self.memory.mapping().start()
+        match &self.held {
+            Held::Arena(mapping) => mapping.start(),
+            Held::Region(region) => region.start(),
+        }
     }
 
     /// Bytes.
     pub fn len(&self) -> usize {
-        self.memory.mapping().len()
+        match &self.held {
+            Held::Arena(mapping) => mapping.len(),
+            Held::Region(region) => region.len(),
+        }
     }
 
     /// Never: an empty range is not mapped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        if let Memory::Region(region) = &self.memory {
-            region.release();
-        }
     }
 }
 
@@ -85,13 +91,6 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    fn mapping(&self) -> &Mapping {
-        match self {
-            Self::Arena(mapping) => mapping,
-            Self::Region(region) => region.mapping(),
-        }
-    }
-
     /// Whether both are one range of memory.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -132,7 +131,7 @@ impl Slabs {
         let places = self.places.borrow().clone();
         for (number, place) in (0..).zip(places) {
             if let Some(place) = place {
-                listener.mapped(Slab::new(number, place.memory));
+                listener.mapped(Slab::new(number, &place.memory));
             }
         }
     }
@@ -157,7 +156,7 @@ impl Slabs {
         places[index] = Some(Entry { memory, users: 1 });
         drop(places);
         let number = u32::try_from(index).expect("fewer than 2^32 slabs fit into memory");
-        self.tell(|listener| listener.mapped(Slab::new(number, memory_kept.clone())));
+        self.tell(|listener| listener.mapped(Slab::new(number, &memory_kept)));
         number
     }
 

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,8 @@ on_both_drivers!(
     memory_that_nobody_has_lent_is_neither_read_nor_written,
     an_exchange_reaches_its_device_from_shards_that_take_it,
     many_reads_end_over_several_turns,
+    a_file_that_becomes_readable_is_told_once_and_stays_unread,
+    a_file_that_nobody_can_write_any_more_is_no_readable_one,
 );
 
 fn scratch() -> File {
@@ -390,6 +394,36 @@ fn an_exchange_reaches_its_device_from_shards_that_take_it(engine: Engine) {
         };
         assert_eq!((ending.result, exchange.answers()), ended);
     }
+}
+
+fn a_file_that_becomes_readable_is_told_once_and_stays_unread(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+    let file = reader.try_clone().expect("a descriptor");
+    let file = File::from(std::fs::File::from(OwnedFd::from(file)));
+    for round in 1..=2_u8 {
+        let file = file.clone();
+        bench.start(1, Op::Readable { file });
+        bench.settle();
+        let told = bench.recorder.borrow().completions.len();
+        assert_eq!((told, bench.shard.operations_in_flight()), (0, 1));
+        writer.write_all(&[round]).expect("room in the pipe");
+        assert_eq!(bench.ending(1).result, 0);
+        let mut byte = [0];
+        reader.read_exact(&mut byte).expect("it was left there");
+        assert_eq!(byte, [round]);
+    }
+    assert_eq!(bench.shard.operations_in_flight(), 0);
+}
+
+fn a_file_that_nobody_can_write_any_more_is_no_readable_one(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let file = File::from(std::fs::File::from(OwnedFd::from(reader)));
+    bench.start(1, Op::Readable { file });
+    bench.settle();
+    drop(writer);
+    assert_eq!(bench.ending(1).result, -errno::EIO);
 }
 
 /// A device's name lies in memory, its data does not: it is not read in place, where the whole

@@ -160,4 +160,23 @@ impl Epoll {
     }
 }
 
+/// Whether a descriptor can be read, without waiting.
+///
+/// Errors: EIO for a descriptor that has failed, and what poll(2) says.
+pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut asked = libc::pollfd {
+        fd: descriptor.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: the kernel reads and writes one pollfd, which outlives the call.
+    // WHY UNSAFE: std has no poll.
+    check(unsafe { libc::poll(&raw mut asked, 1, 0) })?;
+    match asked.revents {
+        0 => Ok(false),
+        events if events & libc::POLLIN != 0 => Ok(true),
+        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
+    }
+}
+
 const EVENTS: usize = 256;

@@ -461,6 +461,10 @@ fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32
             let target = buf.chunk().target(*start, *bytes).as_ptr();
             opcode::Read::new(types::Fd(file.as_raw_fd()), target, count(*bytes)).build()
         }
+        Op::Readable { file } => {
+            let events = u32::from(libc::POLLIN.cast_unsigned());
+            opcode::PollAdd::new(types::Fd(file.as_raw_fd()), events).build()
+        }
         Op::GiveMessage { file, gather } => {
             let (parts, count) = gather.wire().parts_to_send();
             opcode::Writev::new(types::Fd(file.as_raw_fd()), parts, count).build()
@@ -500,7 +504,7 @@ fn no_address(number: u32) -> Result<u64, i32> {
 }
 
 /// The meaning of a poll's result, which is a set of events or a negative errno.
-fn readable(result: i32) -> Result<(), i32> {
+pub(crate) fn readable(result: i32) -> Result<(), i32> {
     match result {
         errno if errno < 0 => Err(errno),
         events if events & i32::from(libc::POLLIN) != 0 => Ok(()),

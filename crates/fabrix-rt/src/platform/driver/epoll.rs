@@ -260,7 +260,7 @@ fn side(op: &Op) -> Option<(BorrowedFd<'_>, Side)> {
     match op {
         Op::Accept { listener } => Some((listener.as_fd(), Side::Read)),
         Op::Receive { socket, .. } => Some((socket.as_fd(), Side::Read)),
-        Op::TakeMessage { file, .. } => Some((file.as_fd(), Side::Read)),
+        Op::TakeMessage { file, .. } | Op::Readable { file } => Some((file.as_fd(), Side::Read)),
         Op::Connect { socket, .. } | Op::Send { socket, .. } => Some((socket.as_fd(), Side::Write)),
         Op::Read { .. }
         | Op::Write { .. }

@@ -4,9 +4,9 @@
 //! and sockets while they connect, are in nonblocking mode.
 
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::sys::socket;
+use crate::sys::{epoll::is_readable, socket};
 use crate::{Completion, Gather, Listener, Loan, Op, Socket};
 
 /// Outcome of one attempt.
@@ -74,7 +74,8 @@ pub(super) fn attempt(mut op: Op) -> Tried {
             } => file
                 .file()
                 .read(&mut buf.bytes_mut()[*start..*start + *bytes]),
-            _ => unreachable!("`side` names a descriptor for these five only"),
+            Op::Readable { file } => readable(file.as_fd()).map(|()| 0),
+            _ => unreachable!("`side` names a descriptor for these six only"),
         };
         match tried {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -90,6 +91,14 @@ pub(super) fn attempt(mut op: Op) -> Tried {
 fn accept(listener: &Listener) -> io::Result<Socket> {
     listener.listener().set_nonblocking(true)?; // the connection may have ended meanwhile
     Ok(Socket::from(socket::accept(listener.as_fd())?))
+}
+
+/// Whether a file can be read. `WouldBlock`: not yet.
+fn readable(file: BorrowedFd<'_>) -> io::Result<()> {
+    match is_readable(file)? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WouldBlock.into()),
+    }
 }
 
 /// Begins to connect, or asks for the state: a second connect(2) returns it.

@@ -21,7 +21,7 @@ use crate::bell::Bell;
 use crate::driver::{Completed, Driver, Submission, Until};
 use crate::spin::Spin;
 use crate::sys::entry::Form;
-use crate::sys::uring::{NotTaken, Reaped, Ring};
+use crate::sys::uring::{NotTaken, Reaped, Ring, readable};
 use crate::{Completion, Loan, Nanos, Op, Poller, Socket, TaskId, Token};
 
 pub(crate) struct UringDriver<E: Form> {
@@ -363,6 +363,10 @@ fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Result<Completio
             Ok(_) => Ok(ended(-libc::EIO, op)),
             Err(_) => Ok(ended(result, op)),
         };
+    }
+    if matches!(op, Op::Readable { .. }) {
+        let result = readable(result).err().unwrap_or(0);
+        return Ok(ended(result, op));
     }
     match accepted {
         Some(socket) => Ok(Completion {

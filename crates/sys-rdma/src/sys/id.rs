@@ -1,0 +1,417 @@
+//! Ids of the connection manager: a listener, or one end of a connection.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::io;
+use std::mem::{self, ManuallyDrop};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::channel::{EventChannel, Owner};
+use super::layout::{self, CmId};
+use super::library::Libraries;
+use super::{check, device::Device};
+use crate::event::NO_DEVICE;
+
+/// A listener, or one end of a connection before it has a queue pair.
+pub struct Id {
+    raw: NonNull<CmId>,
+    channel: EventChannel,
+    /// The device, once the id has one: it must not let go of its context before.
+    device: OnceCell<Arc<Device>>,
+}
+
+/// An id on its way to the channel of another thread.
+pub struct DetachedId {
+    raw: NonNull<CmId>,
+    owner: Arc<Owner>,
+    device: Option<Arc<Device>>,
+}
+
+// SAFETY: nobody uses the id before it is attached, except the thread that takes the events of its
+// old channel. The library lets that thread end before it moves or destroys the id.
+// WHY UNSAFE: a raw pointer is not Send by itself.
+unsafe impl Send for DetachedId {}
+// SAFETY: a shared detached id offers nothing.
+// WHY UNSAFE: as for Send.
+unsafe impl Sync for DetachedId {}
+
+impl Id {
+    /// A new id for connections over reliable queue pairs (RDMA_PS_TCP). Its events carry `key`.
+    ///
+    /// Errors: what the connection manager says.
+    pub fn new(channel: &EventChannel, key: usize) -> io::Result<Self> {
+        let raw = make(&channel.owner, key)?;
+        Ok(Self {
+            raw,
+            channel: channel.clone(),
+            device: OnceCell::new(),
+        })
+    }
+
+    /// # Safety
+    /// The id is of this channel, and the caller gives up its ownership.
+    pub(super) unsafe fn own(raw: NonNull<CmId>, channel: EventChannel) -> Self {
+        let id = Self {
+            raw,
+            channel,
+            device: OnceCell::new(),
+        };
+        let _fails_again_when_it_is_used = id.device();
+        id
+    }
+
+    /// Events of this id carry this key from now on.
+    pub fn set_key(&mut self, key: usize) {
+        // SAFETY: the id exists, and only this thread uses it. The library never looks at the
+        // value.
+        // WHY UNSAFE: a raw pointer.
+        unsafe { (*self.raw.as_ptr()).context = key as *mut _ }
+    }
+
+    /// Listens at an address. Requests come as events with the key of this id. A listener at an
+    /// IPv6 address takes no IPv4 peers.
+    ///
+    /// Errors: `AddrNotAvailable` for a port that another listener has, a sentence for an address
+    /// of no RDMA device, and what the connection manager says.
+    pub fn listen(&self, address: SocketAddr, backlog: u16) -> io::Result<()> {
+        let cm = &self.libraries().cm;
+        if address.is_ipv6() {
+            let mut only: libc::c_int = 1;
+            // SAFETY: the library reads one int through the pointer.
+            // WHY UNSAFE: a foreign function.
+            check(unsafe {
+                (cm.rdma_set_option)(
+                    self.raw(),
+                    layout::OPTION_ID,
+                    layout::OPTION_ID_AFONLY,
+                    (&raw mut only).cast(),
+                    size_of_val(&only),
+                )
+            })?;
+        }
+        bind(self.libraries(), self.raw, address).map_err(name_no_device)?;
+        // SAFETY: the id is bound.
+        // WHY UNSAFE: a foreign function.
+        check(unsafe { (cm.rdma_listen)(self.raw(), backlog.into()) })?;
+        // A listener at all addresses has no device.
+        if self.context().is_ok() {
+            self.device()?;
+        }
+        Ok(())
+    }
+
+    /// Resolves the address of a peer: an event says how it went. `from`: address of this end, None
+    /// if the system chooses.
+    ///
+    /// Errors: `NetworkUnreachable` without a route, and what the connection manager says.
+    pub fn resolve(
+        &self,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let mut to = storage(to);
+        let mut from = from.map(|from| storage(SocketAddr::new(from, 0)));
+        let from = from
+            .as_mut()
+            .map_or(ptr::null_mut(), |from| ptr::from_mut(from).cast());
+        let resolve = self.libraries().cm.rdma_resolve_addr;
+        // SAFETY: the addresses are whole `sockaddr_storage`s, which the library copies.
+        // WHY UNSAFE: a foreign function.
+        check(unsafe {
+            resolve(
+                self.raw(),
+                from,
+                (&raw mut to).cast(),
+                milliseconds(timeout),
+            )
+        })
+    }
+
+    /// Resolves the route, after the address: an event says how it went.
+    ///
+    /// Errors: a sentence for an address of no RDMA device, and what the connection manager says.
+    pub fn resolve_route(&self, timeout: Duration) -> io::Result<()> {
+        self.device()?;
+        let resolve = self.libraries().cm.rdma_resolve_route;
+        // SAFETY: the id exists and has a device.
+        // WHY UNSAFE: a foreign function.
+        check(unsafe { resolve(self.raw(), milliseconds(timeout)) }).map_err(name_no_device)
+    }
+
+    /// Refuses the connection that a peer has asked for. At most 148 bytes of private data.
+    ///
+    /// Errors: what the connection manager says.
+    pub fn reject(self, private_data: &[u8]) -> io::Result<()> {
+        let bytes = u8::try_from(private_data.len())
+            .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let reject = self.libraries().cm.rdma_reject;
+        // SAFETY: the library reads so many bytes.
+        // WHY UNSAFE: a foreign function.
+        check(unsafe { reject(self.raw(), private_data.as_ptr().cast(), bytes) })
+    }
+
+    /// Address of this end.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: the id exists, and only this thread uses it.
+        // WHY UNSAFE: a raw pointer.
+        address(unsafe { &(*self.raw()).src_addr })
+    }
+
+    /// Address of the peer.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: as above.
+        // WHY UNSAFE: as above.
+        address(unsafe { &(*self.raw()).dst_addr })
+    }
+
+    /// The device of this id.
+    ///
+    /// Errors: a sentence for an id without a device (its address is not resolved or is none of an
+    /// RDMA device, or it listens at all addresses), and what making a protection domain says.
+    pub fn device(&self) -> io::Result<&Arc<Device>> {
+        if let Some(device) = self.device.get() {
+            return Ok(device);
+        }
+        let address = self.local_addr().ok_or_else(no_device)?;
+        let device = Device::of(self.context()?, address, &self.channel.owner)?;
+        Ok(self.device.get_or_init(|| device))
+    }
+
+    /// The id without its thread, for the channel of another one. Events that come before it is
+    /// attached go to this channel or to the other one.
+    pub fn detach(self) -> DetachedId {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the fields move out of it once.
+        // WHY UNSAFE: a type with a destructor gives up its fields.
+        let (channel, device) = unsafe {
+            (
+                ptr::read(&raw const this.channel),
+                ptr::read(&raw const this.device),
+            )
+        };
+        DetachedId {
+            raw: this.raw,
+            owner: channel.owner,
+            device: device.into_inner(),
+        }
+    }
+
+    pub(super) fn raw(&self) -> *mut CmId {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn libraries(&self) -> &'static Libraries {
+        self.channel.owner.libraries
+    }
+
+    /// The device's context, which librdmacm owns.
+    pub(super) fn context(&self) -> io::Result<NonNull<layout::Context>> {
+        // SAFETY: the id exists, and only this thread uses it.
+        // WHY UNSAFE: a raw pointer.
+        let context = unsafe { (*self.raw()).verbs };
+        NonNull::new(context).ok_or_else(no_device)
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        destroy(self.libraries(), self.raw);
+    }
+}
+
+impl DetachedId {
+    /// The id on this thread. Its events come over `channel`, with `key`.
+    ///
+    /// Errors: what the connection manager says. The id is destroyed then.
+    pub fn attach(self, channel: &EventChannel, key: usize) -> io::Result<Id> {
+        let migrate = self.owner.libraries.cm.rdma_migrate_id;
+        // SAFETY: the id and both channels exist. The library waits until the events that the old
+        // channel has given are acknowledged, which its thread does at once.
+        // WHY UNSAFE: a foreign function.
+        check(unsafe { migrate(self.raw.as_ptr(), channel.owner.raw()) })?;
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the fields move out of it once. The id no longer
+        // belongs to the old channel.
+        // WHY UNSAFE: a type with a destructor gives up its fields.
+        let (_owner, device) = unsafe {
+            (
+                ptr::read(&raw const this.owner),
+                ptr::read(&raw const this.device),
+            )
+        };
+        let mut id = Id {
+            raw: this.raw,
+            channel: channel.clone(),
+            device: device.map_or_else(OnceCell::new, OnceCell::from),
+        };
+        id.set_key(key);
+        Ok(id)
+    }
+
+    /// An id that is bound to an address at any port. Nobody takes its events.
+    pub(super) fn bound(owner: Arc<Owner>, address: SocketAddr) -> io::Result<Self> {
+        let raw = make(&owner, 0)?;
+        let device = None;
+        let this = Self { raw, owner, device };
+        let mut any_port = address;
+        any_port.set_port(0);
+        bind(this.owner.libraries, this.raw, any_port)?;
+        Ok(this)
+    }
+
+    /// The device's context.
+    pub(super) fn context(&self) -> *mut layout::Context {
+        // SAFETY: the id exists, and nobody changes it.
+        // WHY UNSAFE: a raw pointer.
+        unsafe { (*self.raw.as_ptr()).verbs }
+    }
+}
+
+impl Drop for DetachedId {
+    fn drop(&mut self) {
+        destroy(self.owner.libraries, self.raw);
+    }
+}
+
+fn make(owner: &Owner, key: usize) -> io::Result<NonNull<CmId>> {
+    let mut raw = ptr::null_mut();
+    let context = key as *mut libc::c_void;
+    let create = owner.libraries.cm.rdma_create_id;
+    // SAFETY: the channel is open, and the library writes one pointer. It keeps the context as a
+    // number.
+    // WHY UNSAFE: a foreign function.
+    check(unsafe { create(owner.raw(), &raw mut raw, context, layout::PS_TCP) })?;
+    Ok(NonNull::new(raw).expect("a call that succeeds makes an id"))
+}
+
+fn bind(libraries: &Libraries, raw: NonNull<CmId>, address: SocketAddr) -> io::Result<()> {
+    let mut address = storage(address);
+    // SAFETY: the id exists, and the address is a whole `sockaddr_storage`, which the library
+    // copies.
+    // WHY UNSAFE: a foreign function.
+    check(unsafe { (libraries.cm.rdma_bind_addr)(raw.as_ptr(), (&raw mut address).cast()) })
+}
+
+fn destroy(libraries: &Libraries, raw: NonNull<CmId>) {
+    // SAFETY: the owner of the id gives it up. A queue pair of the id is destroyed before, because
+    // it owns the id. All events of the id are acknowledged when they are taken.
+    // WHY UNSAFE: a foreign function, and the object ends here.
+    let destroyed = check(unsafe { (libraries.cm.rdma_destroy_id)(raw.as_ptr()) });
+    debug_assert!(destroyed.is_ok(), "an id of ours: {destroyed:?}");
+}
+
+fn no_device() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, NO_DEVICE)
+}
+
+/// A sentence instead of ENODEV.
+fn name_no_device(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => no_device(),
+        _ => error,
+    }
+}
+
+/// Milliseconds for the library, rounded up so that a short time is not zero.
+fn milliseconds(time: Duration) -> libc::c_int {
+    let milliseconds = time.as_micros().div_ceil(1000);
+    libc::c_int::try_from(milliseconds).unwrap_or(libc::c_int::MAX)
+}
+
+fn storage(address: SocketAddr) -> libc::sockaddr_storage {
+    // SAFETY: a sockaddr_storage is numbers; zero is valid for all of them.
+    // WHY UNSAFE: its padding is private, so it cannot be written as a literal.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let place = &raw mut storage;
+    match address {
+        SocketAddr::V4(address) => {
+            let v4 = libc::sockaddr_in {
+                sin_family: AF_INET,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: a sockaddr_storage has room and alignment for every address.
+            // WHY UNSAFE: the union of C's socket addresses.
+            unsafe { place.cast::<libc::sockaddr_in>().write(v4) }
+        }
+        SocketAddr::V6(address) => {
+            let v6 = libc::sockaddr_in6 {
+                sin6_family: AF_INET6,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: address.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: address.scope_id(),
+            };
+            // SAFETY: as above.
+            // WHY UNSAFE: as above.
+            unsafe { place.cast::<libc::sockaddr_in6>().write(v6) }
+        }
+    }
+    storage
+}
+
+/// None: no address yet, or one of another family.
+fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let place = ptr::from_ref(storage);
+    match libc::c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says which address it is, and the storage is large enough.
+            // WHY UNSAFE: the union of C's socket addresses.
+            let v4 = unsafe { place.cast::<libc::sockaddr_in>().read() };
+            let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            // WHY UNSAFE: as above.
+            let v6 = unsafe { place.cast::<libc::sockaddr_in6>().read() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({:?} to {:?})", self.local_addr(), self.peer_addr())
+    }
+}
+
+/// Address families, in the width of an address.
+#[expect(clippy::cast_possible_truncation, reason = "families are small")]
+const AF_INET: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
+#[expect(clippy::cast_possible_truncation, reason = "families are small")]
+const AF_INET6: libc::sa_family_t = libc::AF_INET6 as libc::sa_family_t;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_form_of_c() {
+        for text in ["10.8.0.1:7174", "[fe80::1%3]:4420", "[::]:0"] {
+            let given: SocketAddr = text.parse().expect("an address");
+            assert_eq!(address(&storage(given)), Some(given));
+        }
+        // SAFETY: as in `storage`.
+        // WHY UNSAFE: as in `storage`.
+        assert_eq!(address(&unsafe { mem::zeroed() }), None);
+    }
+
+    #[test]
+    fn a_short_timeout_is_not_none() {
+        assert_eq!(milliseconds(Duration::from_micros(1)), 1);
+        assert_eq!(milliseconds(Duration::MAX), libc::c_int::MAX);
+    }
+}

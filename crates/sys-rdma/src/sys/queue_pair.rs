@@ -1,0 +1,465 @@
+//! A queue pair with its connection.
+//!
+//! The queue pair owns all memory that its device may use. It counts every receive and every
+//! request, so each is told as ended exactly once. Memory is free when its request has ended, or
+//! when the queue pair is destroyed, which ends all access of the device.
+
+use std::fmt;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use fabrix_rt::{Buf, Shard};
+
+use super::completions::{Arrivals, CompletionQueue, direction};
+use super::creation::{conn_param, create, destroy};
+use super::id::Id;
+use super::layout::{self, Qp, QpAttr, Wc};
+use super::library::constant;
+use super::memory::{Memory, ShardMemory};
+use super::receives::ReceiveRing;
+use super::slots::Slots;
+use super::work::{Data, Ended, Entry, Part, Request, SendRing, check_unique, range};
+use super::{check, check_errno};
+use crate::done::{Done, Unsent, Why, WorkFailure};
+use crate::event::Parameters;
+
+/// One end of a connection: its id with a queue pair.
+pub struct QueuePair {
+    raw: NonNull<Qp>,
+    id: Id,
+    completions: Rc<CompletionQueue>,
+    memory: Rc<ShardMemory>,
+    arrivals: Rc<Arrivals>,
+    number: u32,
+    sizes: QueueSizes,
+    sends: ManuallyDrop<SendRing>,
+    receives: ManuallyDrop<ReceiveRing>,
+    state: State,
+    /// RDMA READs that may be in progress at the same time.
+    reads_most: u32,
+    /// A failure that was not told yet.
+    failure: Option<WorkFailure>,
+}
+
+/// Sizes of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSizes {
+    /// Requests to send, write and read in progress at the same time.
+    pub sends: u32,
+    /// Receives: the slots for messages of the peer.
+    pub receives: u32,
+    /// Bytes of the longest message of the peer.
+    pub receive_bytes: u32,
+    /// Bytes of the longest message to the peer, without data that goes with it.
+    pub message_bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Receives may be posted.
+    Connecting,
+    /// Requests may be posted.
+    Open,
+    /// Nothing may be posted.
+    Closed,
+}
+
+impl QueuePair {
+    /// Gives a connection its queue pair. Its events and completions carry `key`. No receive is
+    /// posted yet.
+    ///
+    /// Errors: `OutOfMemory` without buffers, `StorageFull` for a completion queue without room,
+    /// and what the device says. The connection is gone then.
+    pub fn new(
+        mut id: Id,
+        shard: &mut Shard,
+        completions: &Rc<CompletionQueue>,
+        memory: &Rc<ShardMemory>,
+        key: usize,
+        sizes: &QueueSizes,
+    ) -> io::Result<Self> {
+        let context = id.context()?.as_ptr();
+        for device in [completions.device(), memory.device()] {
+            if device.context() != context {
+                return Err(io::Error::from_raw_os_error(libc::EXDEV));
+            }
+        }
+        if sizes.sends == 0 || sizes.receives == 0 {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let key_of = |slab| memory.key(slab);
+        let messages = Slots::take(shard, key_of, sizes.sends, sizes.message_bytes)?;
+        let slots = Slots::take(shard, key_of, sizes.receives, sizes.receive_bytes)?;
+        let (raw, inline_bytes) = create(&id, completions, memory, sizes)?;
+        id.set_key(key);
+        let added = completions.add(key, sizes.sends.saturating_add(sizes.receives));
+        let (number, arrivals) = match added {
+            Ok(added) => added,
+            Err(error) => {
+                destroy(&id, raw)?;
+                return Err(error);
+            }
+        };
+        let sends = SendRing::new(number, sizes.sends, messages, inline_bytes);
+        Ok(Self {
+            raw,
+            id,
+            completions: Rc::clone(completions),
+            memory: Rc::clone(memory),
+            arrivals,
+            number,
+            sizes: *sizes,
+            sends: ManuallyDrop::new(sends),
+            receives: ManuallyDrop::new(ReceiveRing::new(number, slots)),
+            state: State::Connecting,
+            reads_most: 1,
+            failure: None,
+        })
+    }
+
+    /// The connection.
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Asks the peer for the connection, after the route is resolved. An event tells the answer.
+    ///
+    /// Errors: `InvalidInput` for more than the device can do, and what the connection manager
+    /// says.
+    pub fn connect(&mut self, parameters: &Parameters) -> io::Result<()> {
+        let connect = self.id.libraries().cm.rdma_connect;
+        let mut conn = conn_param(parameters)?;
+        // SAFETY: the id has a queue pair, and so a device. The library copies the parameters.
+        // WHY UNSAFE: a foreign function.
+        check(unsafe { connect(self.id.raw(), &raw mut conn) })?;
+        self.reads_most = parameters.initiator_depth.into();
+        Ok(())
+    }
+
+    /// Accepts the connection that the peer has asked for. Requests may be posted from now on.
+    ///
+    /// Errors: as of [`QueuePair::connect`].
+    pub fn accept(&mut self, parameters: &Parameters) -> io::Result<()> {
+        let accept = self.id.libraries().cm.rdma_accept;
+        let mut conn = conn_param(parameters)?;
+        // SAFETY: as of `connect`.
+        // WHY UNSAFE: as of `connect`.
+        check(unsafe { accept(self.id.raw(), &raw mut conn) })?;
+        self.reads_most = parameters.initiator_depth.into();
+        self.state = State::Open;
+        Ok(())
+    }
+
+    /// The connection is established ([`EventKind::Established`]). The active end may post requests
+    /// from now on.
+    ///
+    /// [`EventKind::Established`]: crate::EventKind::Established
+    pub fn established(&mut self) {
+        if self.state == State::Connecting {
+            self.state = State::Open;
+        }
+    }
+
+    /// Ends the connection. Everything that is posted ends, mostly as failed: the queue pair may be
+    /// dropped at once, or after [`QueuePair::is_drained`] when the owner wants its memory back.
+    pub fn disconnect(&mut self) {
+        self.state = State::Closed;
+        // SAFETY: the id exists and has a device.
+        // WHY UNSAFE: a foreign function.
+        let _not_connected = unsafe { (self.id.libraries().cm.rdma_disconnect)(self.id.raw()) };
+        // A connection that never came about has a queue pair that does not end its receives.
+        let mut attributes = QpAttr::of_state(layout::QPS_ERR);
+        let modify = self.id.libraries().verbs.ibv_modify_qp;
+        // SAFETY: the queue pair exists. Only its state is read from the attributes.
+        // WHY UNSAFE: a foreign function.
+        let _in_error_already =
+            unsafe { modify(self.raw(), &raw mut attributes, layout::QP_STATE) };
+    }
+
+    /// Whether the connection takes no more work: it has failed or was ended.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Whether nothing is posted, and all has been told.
+    pub fn is_drained(&self) -> bool {
+        self.sends.is_empty() && self.receives.is_empty()
+    }
+
+    /// Requests that may be begun now.
+    pub fn room(&self) -> usize {
+        self.sends.room()
+    }
+
+    /// Hands a slot to the device with the next [`QueuePair::flush`]. Panics for a slot that is
+    /// posted already.
+    pub fn post_receive(&mut self, slot: u32) {
+        self.receives.prepare(slot);
+    }
+
+    /// The message in a slot. Panics for a posted slot, and for more bytes than the slot has.
+    pub fn message(&self, slot: u32, bytes: usize) -> &[u8] {
+        self.receives.bytes(slot, bytes)
+    }
+
+    /// Prepares a message. It goes with the next [`QueuePair::flush`]. `data` follows the message.
+    /// `invalidate`: a key of the peer that becomes invalid with the message. Panics for a message
+    /// that is too long.
+    ///
+    /// Errors: the reason, and the memory back.
+    pub fn send(
+        &mut self,
+        message: &[u8],
+        data: Option<Data>,
+        invalidate: Option<u32>,
+        token: u64,
+    ) -> Result<(), Unsent> {
+        let opcode = match invalidate {
+            Some(_) => layout::WR_SEND_WITH_INV,
+            None => layout::WR_SEND,
+        };
+        let part = data.as_ref().map(|data| (data.start, data.bytes));
+        let memory = data.map(|data| data.memory);
+        let (memory, key) = self.admit(1, memory)?;
+        let data = memory.as_ref().zip(part);
+        let data = data.map(|(memory, (start, bytes))| range(memory, key, start, bytes));
+        let request = Request {
+            opcode,
+            data,
+            remote: None,
+            invalidate: invalidate.unwrap_or(0),
+            entry: Entry {
+                token: Some(token),
+                memory,
+                is_read: false,
+            },
+        };
+        self.sends.prepare(message, request);
+        Ok(())
+    }
+
+    /// Prepares RDMA WRITEs of all parts. They go with the next [`QueuePair::flush`]. Panics
+    /// without parts and for a part outside the memory.
+    ///
+    /// Errors: the reason, and the memory back.
+    pub fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent> {
+        self.transfer(layout::WR_RDMA_WRITE, memory, parts, token)
+    }
+
+    /// Prepares RDMA READs of all parts. They go with the next [`QueuePair::flush`]. Panics without
+    /// parts, for a part outside the buffer, and for a shared buffer.
+    ///
+    /// Errors: the reason, and the buffer back. `Full` also for more READs at the same time than
+    /// the connection allows, unless none is in progress.
+    pub fn read(&mut self, buf: Buf, parts: &[Part], token: u64) -> Result<(), Unsent> {
+        check_unique(&buf);
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        let reads = self.sends.reads();
+        if reads > 0 && reads.saturating_add(count) > self.reads_most {
+            return Err(Unsent {
+                why: Why::Full,
+                memory: Some(Memory::Buf(buf)),
+            });
+        }
+        self.transfer(layout::WR_RDMA_READ, Memory::Buf(buf), parts, token)
+    }
+
+    fn transfer(
+        &mut self,
+        opcode: libc::c_int,
+        memory: Memory,
+        parts: &[Part],
+        token: u64,
+    ) -> Result<(), Unsent> {
+        assert!(!parts.is_empty(), "a transfer has parts");
+        let (mut memory, key) = self.admit(parts.len(), Some(memory))?;
+        for (index, part) in parts.iter().enumerate() {
+            let is_last = index + 1 == parts.len();
+            let data = memory.as_ref();
+            let data = data.map(|memory| range(memory, key, part.start, part.bytes));
+            let entry = Entry {
+                token: is_last.then_some(token),
+                memory: if is_last { memory.take() } else { None },
+                is_read: opcode == layout::WR_RDMA_READ,
+            };
+            let request = Request {
+                opcode,
+                data,
+                remote: Some(part.remote),
+                invalidate: 0,
+                entry,
+            };
+            self.sends.prepare(&[], request);
+        }
+        Ok(())
+    }
+
+    /// Whether a work of so many requests can begin, and the key of its memory.
+    fn admit(
+        &self,
+        requests: usize,
+        memory: Option<Memory>,
+    ) -> Result<(Option<Memory>, u32), Unsent> {
+        let key = match &memory {
+            Some(memory) => memory.slab().and_then(|slab| self.memory.key(slab)),
+            None => Some(0),
+        };
+        let why = match key {
+            _ if self.state != State::Open => Why::Closed,
+            _ if self.sends.room() < requests => Why::Full,
+            None => Why::Unregistered,
+            Some(key) => return Ok((memory, key)),
+        };
+        Err(Unsent { why, memory })
+    }
+
+    /// Hands all prepared receives and requests to the device, each kind in one call.
+    ///
+    /// Errors: the device takes no more. The connection has failed then.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let posted = self.post_receives().and_then(|()| self.post_sends());
+        if posted.is_err() {
+            self.disconnect();
+        }
+        posted
+    }
+
+    fn post_receives(&mut self) -> io::Result<()> {
+        let Some(first) = self.receives.chain() else {
+            return Ok(());
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair exists. The chain and its ranges stay where they are until the
+        // call returns, and the memory of the ranges until the queue pair ends.
+        // WHY UNSAFE: a foreign function that hands memory to a device.
+        let posted = check_errno(unsafe {
+            let post = (*self.completions.device().context()).ops.post_recv;
+            post(self.raw(), first, &raw mut bad)
+        });
+        match posted {
+            Ok(()) => self.receives.all_posted(),
+            Err(_) => self.receives.posted_before(bad),
+        }
+        posted
+    }
+
+    fn post_sends(&mut self) -> io::Result<()> {
+        let Some(first) = self.sends.chain() else {
+            return Ok(());
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: as of the receives. The entries of the requests own their memory until they have
+        // ended.
+        // WHY UNSAFE: as of the receives.
+        let posted = check_errno(unsafe {
+            let post = (*self.completions.device().context()).ops.post_send;
+            post(self.raw(), first, &raw mut bad)
+        });
+        match posted {
+            Ok(()) => self.sends.all_posted(),
+            Err(_) => self.sends.posted_before(bad),
+        }
+        posted
+    }
+
+    /// The next news. The owner takes them until there are none.
+    pub fn next_done(&mut self) -> Option<Done> {
+        loop {
+            if let Some(failure) = self.failure.take() {
+                return Some(Done::Failed(failure));
+            }
+            if let Some(ended) = self.sends.next_ended() {
+                return Some(ended.into());
+            }
+            match self.arrivals.take() {
+                Some(wc) => {
+                    if let Some(received) = self.completed(&wc) {
+                        return Some(received);
+                    }
+                }
+                None if self.state == State::Closed && !self.sends.is_empty() => {
+                    self.sends.abandon();
+                    return self.sends.next_ended().map(Done::from);
+                }
+                None => return None,
+            }
+        }
+    }
+
+    fn completed(&mut self, wc: &Wc) -> Option<Done> {
+        let is_ok = wc.status == layout::WC_SUCCESS;
+        if !is_ok {
+            self.fail(wc.status);
+        }
+        match direction(wc.wr_id) {
+            (true, low) => {
+                self.sends.completed(low, is_ok);
+                None
+            }
+            (false, slot) => {
+                let bytes = wc.byte_len as usize;
+                let is_ours = self.receives.completed(slot, bytes);
+                let invalidated =
+                    (wc.wc_flags & layout::WC_WITH_INV != 0).then_some(wc.invalidated_rkey);
+                (is_ok && is_ours).then_some(Done::Received {
+                    slot,
+                    bytes,
+                    invalidated,
+                })
+            }
+        }
+    }
+
+    /// Notes the first failure. Flushed requests are a consequence and no cause.
+    fn fail(&mut self, status: i32) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.state = State::Closed;
+        // SAFETY: takes a number. The result is a constant of the library.
+        // WHY UNSAFE: a foreign function, and a raw C string.
+        let text = unsafe { constant((self.id.libraries().verbs.ibv_wc_status_str)(status)) };
+        self.failure = Some(WorkFailure { status, text });
+    }
+
+    fn raw(&self) -> *mut Qp {
+        self.raw.as_ptr()
+    }
+
+    fn requests(&self) -> u32 {
+        self.sizes.sends + self.sizes.receives
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        if destroy(&self.id, self.raw).is_ok() {
+            self.completions.remove(self.number, self.requests());
+            // SAFETY: each is dropped once, here. The queue pair is destroyed, so the device no
+            // longer uses their memory. Otherwise the memory stays for ever.
+            // WHY UNSAFE: fields that are dropped on one condition.
+            unsafe {
+                ManuallyDrop::drop(&mut self.sends);
+                ManuallyDrop::drop(&mut self.receives);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueuePair({:?}, {:?})", self.id, self.state)
+    }
+}
+
+impl From<Ended> for Done {
+    fn from(ended: Ended) -> Self {
+        Self::Ended {
+            token: ended.token,
+            is_ok: ended.is_ok,
+            memory: ended.memory,
+        }
+    }
+}

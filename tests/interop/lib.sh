@@ -406,3 +406,49 @@ write_long() {
         grep -E "WRITE|READ" fio.out
     done
 }
+
+# RDMA without a network adapter for it: soft-RoCE on a network device of its own. Modules: rdma_rxe crc32_generic
+# rdma_ucm dummy. Tools: ip rdma libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so. The kernel complains that it does not
+# know how fast such a device is: "speed is unknown". crc32_generic is asked for by name when a link is added.
+RDMA=10.8.0.1
+RDMA_PORT=7174
+PROVIDER=/etc/libibverbs.d/rxe.driver
+
+# Makes the network device and rxe0. A maximum of 9000 bytes gives RDMA packets of 4096.
+rdma_up() {
+    mkdir -p ${PROVIDER%/*}
+    echo driver rxe >$PROVIDER
+    ip link add d0 type dummy
+    ip link set d0 address 02:00:00:00:00:01
+    ip addr add $RDMA/24 dev d0
+    ip link set d0 mtu 9000 up
+    rdma_link
+    unused=$(rdma res show)
+}
+
+rdma_link() {
+    rdma link add rxe0 type rxe netdev d0
+    wait_for 10 test -c /dev/infiniband/uverbs0
+}
+
+# Nothing of ours is left on the device, and no message has ever come before its receive was posted.
+rdma_unused() {
+    wait_for 10 rdma_is_unused
+    is "messages without a receive" "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_rnr_err)" 0
+}
+
+rdma_is_unused() {
+    [ "$(rdma res show)" = "$unused" ]
+}
+
+# Starts our side of rping with these words, and waits until it listens. Its process is $server.
+ping_serve() {
+    rdma-ping serve $RDMA:$RDMA_PORT "$@" >/tmp/ping.out 2>&1 &
+    server=$!
+    wait_for 10 grep -q listening /tmp/ping.out
+}
+
+# Waits until the server has ended as it should.
+ping_served() {
+    wait $server || fail "the server ended with $?: $(cat /tmp/ping.out)"
+}

@@ -3,11 +3,11 @@
 use crate::process::{cargo, run, target_folder};
 use std::path::PathBuf;
 
-/// The packages with a program that some step starts.
-const PACKAGES: [&str; 3] = ["fabrix", "fabrix-sim", "fabrix-bench"];
+/// The packages with a program or an example that some step starts.
+const PACKAGES: [&str; 4] = ["fabrix", "fabrix-sim", "fabrix-bench", "sys-rdma"];
 
-/// Builds `fabrix`, `fabrix-sim` and the example `ledger` without optimizing them fully; gives the
-/// folder in which they are.
+/// Builds `fabrix`, `fabrix-sim` and the examples `ledger` and `rdma-ping` without optimizing them
+/// fully; gives the folder in which they are.
 ///
 /// In one command, and with an example: cargo chooses the features of a dependency for all packages
 /// of a command, and for their tests where it builds a test or an example. So these programs share
@@ -18,7 +18,8 @@ const PACKAGES: [&str; 3] = ["fabrix", "fabrix-sim", "fabrix-bench"];
 /// Something does not compile.
 pub(crate) fn build() -> Result<PathBuf, String> {
     let mut build = cargo();
-    build.args(["build", "--quiet", "--bins", "--example", "ledger"]);
+    build.args(["build", "--quiet", "--bins"]);
+    build.args(["--example", "ledger", "--example", "rdma-ping"]);
     for package in PACKAGES {
         build.args(["--package", package]);
     }

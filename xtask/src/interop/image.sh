@@ -1,7 +1,7 @@
 #!/bin/sh
 # Lays out what a guest finds when it starts, but for the first program: image.sh FOLDER KERNEL RELEASE LIST
 # KERNEL is the folder of the kernel with this release. Lines of LIST: `program PATH NAME` for a program with its
-# libraries, `module NAME` for a module of the kernel with all that it needs.
+# libraries, or for a library that is loaded by name; `module NAME` for a module of the kernel with all that it needs.
 set -eu
 layout=$1 kernel=$2 release=$3 list=$4
 modules=$kernel/lib/modules/$release
@@ -17,7 +17,11 @@ place() {
 echo "$list" | while read -r kind what name; do
     case $kind in
     program)
-        place "$what" "usr/bin/$name"
+        case $name in
+        # Programs find it where it is on this machine.
+        lib*.so*) place "$what" "${what#/}" ;;
+        *) place "$what" "usr/bin/$name" ;;
+        esac
         # A static program has no libraries, and `ldd` says so with an error.
         for library in $(ldd "$what" 2>/dev/null | sed -n 's/.*=> //; s/^[[:space:]]*\(\/.*\) (0x.*/\1/p'); do
             inside=${library#/}

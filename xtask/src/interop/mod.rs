@@ -215,7 +215,8 @@ impl Bench {
 /// Our programs without what only a debugger reads: a guest unpacks them into its memory.
 fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let built = programs::build()?;
-    let built = ["fabrix", "examples/ledger"].map(|program| built.join(program));
+    let built =
+        ["fabrix", "examples/ledger", "examples/rdma-ping"].map(|program| built.join(program));
     let strip = |built: PathBuf| {
         let stripped = folder.join(built.file_name().expect("a program has a name"));
         run_program(command("strip").arg("-o").arg(&stripped).arg(&built))?;

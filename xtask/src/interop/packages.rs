@@ -35,10 +35,13 @@ fio: fio
 fonts-dejavu-core: DejaVuSans.ttf
 g++: c++
 git: git
-iproute2: ip ss tc
+ibverbs-providers: librxe-rdmav34.so
+iproute2: ip rdma ss tc
 kmod: depmod modprobe
+libibverbs1: libibverbs.so.1
 libiscsi-bin: iscsi-test-cu iscsi-inq iscsi-ls iscsi-perf iscsi-readcapacity16 iscsi-swp
 libnbd-bin: nbdfuse nbdcopy nbdinfo
+librdmacm1: librdmacm.so.1
 mount: mount losetup
 nbd-client: nbd-client
 nbdkit: nbdkit
@@ -47,12 +50,13 @@ open-iscsi: iscsiadm iscsid
 qemu-block-extra: block-iscsi.so
 qemu-system-x86: qemu-system-x86_64
 qemu-utils: qemu-img qemu-io
+rdmacm-utils: rping
 sg3-utils: sg_compare_and_write sg_get_lba_status sg_inq sg_luns sg_modes sg_opcodes sg_persist
 sg3-utils: sg_readcap sg_reset sg_rtpg sg_sync sg_turs sg_unmap sg_verify sg_vpd sg_write_same
 sg3-utils: sg_xcopy sgp_dd
 tgt: tgtadm tgtd
 udev: scsi_id
-util-linux: blkdiscard fstrim setsid
+util-linux: blkdiscard fstrim setpriv setsid
 valgrind: valgrind
 xz-utils: xz
 ";
@@ -94,8 +98,8 @@ impl Kernel {
     }
 }
 
-/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers and
-/// fonts, which are loaded by name.
+/// Where a program is, in the folders where Debian has programs, udev's own, and libraries, drivers
+/// and fonts that are loaded by name.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let places = [
         "/usr/sbin",
@@ -104,6 +108,8 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         "/bin",
         "/usr/lib/udev",
         "/usr/lib/x86_64-linux-gnu/qemu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu/libibverbs",
         "/usr/share/fonts/truetype/dejavu",
     ];
     let paths = places.iter().map(|place| Path::new(place).join(program));

@@ -1,0 +1,25 @@
+# The RDMA device is removed under connections: the command that removes it returns, the processes live on and have let go
+# of everything, and a new device can be used.
+# modules: rdma_rxe crc32_generic rdma_ucm dummy
+# tools: ip rdma libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
+# kernel: own newer
+# log: speed is unknown
+# log: rxe0: .*non-flush error
+rdma_up
+for engine in io_uring epoll; do
+    ping_serve engine=$engine connections=100
+    rdma-ping connect $RDMA:$RDMA_PORT engine=$engine rounds=100000000 >/tmp/client.out 2>&1 &
+    client=$!
+    wait_for 10 grep -q connected /tmp/ping.out
+    timeout 20 rdma link del rxe0 || fail "the device was not removed in time: $(cat /tmp/ping.out /tmp/client.out)"
+    contains "the server" "$(cat /tmp/ping.out)" "the device is gone"
+    kill -0 $server || fail "the server has ended: $(cat /tmp/ping.out)"
+    kill -0 $client || fail "the client has ended: $(cat /tmp/client.out)"
+    kill $server $client
+    wait || true
+    rdma_link
+    ping_serve engine=$engine
+    rdma-ping connect $RDMA:$RDMA_PORT engine=$engine
+    ping_served
+done
+rdma_unused

@@ -25,12 +25,13 @@ struct Finding {
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let ports = sys_rdma::look();
     let findings = [
         io_uring(),
         processors(),
         huge_pages(),
         open_files(),
-        locked_memory(),
+        locked_memory(ports.is_ok()),
         socket_buffers(),
         congestion_control(),
         local_hosts(),
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         nbd(),
         ublk(),
         nvme_tcp(),
+        rdma(&ports),
     ];
     let text = || findings.iter().map(as_text).collect();
     show(args.output, text, || format!("{:#}", as_json(&findings)))?;
@@ -116,15 +118,24 @@ fn open_files() -> Finding {
     finding("open files", found, (most < 4096).then_some(fix))
 }
 
-fn locked_memory() -> Finding {
-    // Kernels before 5.12 counted rings against this limit. Later kernels need almost none of it.
+/// Kernels before 5.12 counted rings against this limit. Later kernels count the memory that RDMA
+/// devices know: all buffers of a shard.
+fn locked_memory(has_rdma: bool) -> Finding {
     let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text
         .lines()
         .find(|line| line.starts_with("Max locked memory"))
         .unwrap_or_default();
     let limit = line.split_whitespace().nth(3).unwrap_or("unknown");
-    finding("locked memory", format!("{limit} bytes; enough"), None)
+    let is_low = limit
+        .parse()
+        .is_ok_and(|limit: u64| limit < RDMA_LOCKED_BYTES);
+    if !has_rdma || !is_low || process::is_root() {
+        return finding("locked memory", format!("{limit} bytes; enough"), None);
+    }
+    let found = format!("{limit} bytes; little for RDMA, which locks all buffers of a shard");
+    let fix = "raise the limit: ulimit -l unlimited, or LimitMEMLOCK=infinity of a systemd unit";
+    finding("locked memory", found, Some(fix))
 }
 
 fn socket_buffers() -> Finding {
@@ -254,6 +265,22 @@ fn nvme_tcp() -> Finding {
     finding("kernel nvme-tcp", found, fix)
 }
 
+fn rdma(ports: &Result<Vec<sys_rdma::Port>, sys_rdma::Refused>) -> Finding {
+    let ports = match ports {
+        Ok(ports) => ports,
+        Err(refused) => return finding("rdma", refused.found.as_str(), Some(&refused.fix)),
+    };
+    let as_text = |port: &sys_rdma::Port| {
+        let mut parts = vec![port.state.as_str(), &port.link_layer, &port.rate];
+        parts.extend(port.networks.iter().map(String::as_str));
+        format!("{} port {}: {}", port.device, port.number, parts.join(", "))
+    };
+    let found: Vec<String> = ports.iter().map(as_text).collect();
+    let has_active = ports.iter().any(sys_rdma::Port::is_active);
+    let fix = "no port is active: plug in a cable, or, as root: ip link set ETH up";
+    finding("rdma", found.join("; "), (!has_active).then_some(fix))
+}
+
 fn finding(subject: &'static str, found: impl Into<String>, fix: Option<&str>) -> Finding {
     Finding {
         subject,
@@ -261,6 +288,9 @@ fn finding(subject: &'static str, found: impl Into<String>, fix: Option<&str>) -
         fix: fix.map(str::to_owned),
     }
 }
+
+/// Locked memory with which RDMA connections can work: the buffers of a few shards.
+const RDMA_LOCKED_BYTES: u64 = 256 << 20;
 
 fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -297,6 +297,7 @@ fn doctor_says_what_was_looked_at_and_what_to_do() {
         "locked memory",
         "socket buffers",
         "congestion",
+        "rdma",
     ] {
         let finding = findings
             .iter()

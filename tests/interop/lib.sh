@@ -423,12 +423,13 @@ rdma_up() {
     ip addr add $RDMA/24 dev d0
     ip link set d0 mtu 9000 up
     rdma_link
-    unused=$(rdma res show)
 }
 
+# Makes rxe0. What nobody has used yet is in $unused, with the number of the device, which is another each time.
 rdma_link() {
     rdma link add rxe0 type rxe netdev d0
     wait_for 10 test -c /dev/infiniband/uverbs0
+    unused=$(rdma res show)
 }
 
 # Nothing of ours is left on the device, and no message has ever come before its receive was posted.
@@ -438,11 +439,18 @@ rdma_unused() {
 }
 
 rdma_is_unused() {
-    [ "$(rdma res show)" = "$unused" ]
+    used=$(rdma res show)
+    [ "$used" = "$unused" ]
+}
+
+# Somebody waits for RDMA connections.
+rdma_listens() {
+    rdma res show cm_id | grep -q LISTEN
 }
 
 # Starts our side of rping with these words, and waits until it listens. Its process is $server.
 ping_serve() {
+    : >/tmp/ping.out
     rdma-ping serve $RDMA:$RDMA_PORT "$@" >/tmp/ping.out 2>&1 &
     server=$!
     wait_for 10 grep -q listening /tmp/ping.out

@@ -3,6 +3,7 @@
 # modules: rdma_rxe crc32_generic rdma_ucm dummy
 # tools: ip rdma rping libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
 # kernel: own newer
+# seconds: 240
 # log: speed is unknown
 # log: rxe0: .*non-flush error
 rdma_up
@@ -42,8 +43,9 @@ ping_served
 rping -s -a $RDMA -p $RDMA_PORT -C 51 -S 4096 &
 server=$!
 # rping does not say when it listens.
-wait_for 10 rdma-ping connect $RDMA:$RDMA_PORT rounds=50 bytes=4096
-kill $server 2>/dev/null || true
+wait_for 10 rdma_listens
+rdma-ping connect $RDMA:$RDMA_PORT rounds=50 bytes=4096
+# It ends with an error when its client goes.
 wait $server || true
 rdma_unused
 

@@ -88,12 +88,15 @@ impl Client {
         said(queue.send(&write_place(remote, bytes), None, None, 0))
     }
 
-    /// The bytes of a round: no two rounds have the same.
+    /// The bytes of a round: no two rounds have the same. The last one is 0, and no other one:
+    /// `rping` sends back what ends with the first 0.
     fn pattern(&self) -> Vec<u8> {
-        let bytes = 0..self.options.bytes;
-        let value = |at: usize| at.wrapping_mul(31).wrapping_add(self.round as usize * 7) % 251;
+        let last = self.options.bytes.saturating_sub(1);
+        let value = |at: usize| at.wrapping_mul(31).wrapping_add(self.round as usize * 7) % 251 + 1;
+        let mut bytes: Vec<u8> = (0..last)
+            .map(|at| u8::try_from(value(at)).expect("at most 251"))
+            .collect();
+        bytes.resize(self.options.bytes, 0);
         bytes
-            .map(|at| u8::try_from(value(at)).expect("below 251"))
-            .collect()
     }
 }

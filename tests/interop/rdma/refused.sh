@@ -59,7 +59,10 @@ refused rdma-ping connect $RDMA:$RDMA_PORT
 contains "a connection" "$refusal" "nothing listens"
 ping_serve
 refused rdma-ping serve $RDMA:$RDMA_PORT
-contains "the second server" "$refusal" "Cannot assign requested address"
+case $refusal in
+*"Address already in use"* | *"Cannot assign requested address"*) ;;
+*) fail "the second server says: $refusal" ;;
+esac
 refused as_nobody 64 rdma-ping connect $RDMA:$RDMA_PORT
 contains "a client that may lock 64 KiB" "$refusal" "Cannot allocate memory"
 as_nobody 16384 rdma-ping connect $RDMA:$RDMA_PORT

@@ -74,7 +74,7 @@ impl Id {
     /// Listens at an address. Requests come as events with the key of this id. A listener at an
     /// IPv6 address takes no IPv4 peers.
     ///
-    /// Errors: `AddrNotAvailable` for a port that another listener has, a sentence for an address
+    /// Errors: `AddrInUse` or `AddrNotAvailable` for a port that another listener has, a sentence for an address
     /// of no RDMA device, and what the connection manager says.
     pub fn listen(&self, address: SocketAddr, backlog: u16) -> io::Result<()> {
         let cm = &self.libraries().cm;
@@ -177,7 +177,8 @@ impl Id {
             return Ok(device);
         }
         let address = self.local_addr().ok_or_else(no_device)?;
-        let device = Device::of(self.context()?, address, &self.channel.owner)?;
+        let device = Device::of(self.context()?, address, &self.channel.owner);
+        let device = device.map_err(name_no_device)?;
         Ok(self.device.get_or_init(|| device))
     }
 

@@ -11,7 +11,6 @@ mod guest;
 mod image;
 mod packages;
 mod script;
-mod vmlinux;
 
 use crate::process::{command, output, root, run as run_program, side_by_side, target_folder};
 use crate::programs;

@@ -4,21 +4,19 @@
 //! Knows apt and where Debian puts things. The kernel is unpacked, never installed: it only runs in
 //! a guest.
 
-use super::vmlinux;
 use crate::process::{command, output, run, works};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What the harness itself calls, and what every guest has.
-const ALWAYS: [&str; 7] = [
+const ALWAYS: [&str; 6] = [
     "qemu-system-x86_64",
     "busybox",
     "dash",
     "depmod",
     "strip",
     "cpio",
-    vmlinux::PROGRAM,
 ];
 /// Packages, and the programs of them that we or scripts may ask for.
 const PACKAGES: &str = "
@@ -58,13 +56,9 @@ tgt: tgtadm tgtd
 udev: scsi_id
 util-linux: blkdiscard fstrim setpriv setsid
 valgrind: valgrind
-xz-utils: xz
 ";
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";
-
-/// In a kernel's folder, the kernel as it lies in memory.
-const UNPACKED: &str = "vmlinux";
 
 /// An unpacked kernel.
 pub(super) struct Kernel {
@@ -75,16 +69,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// What QEMU starts.
     pub(super) fn image(&self) -> PathBuf {
-        let unpacked = self.folder.join(UNPACKED);
-        match unpacked.exists() {
-            true => unpacked,
-            false => self.compressed(),
-        }
-    }
-
-    fn compressed(&self) -> PathBuf {
         let boot = self.folder.join(format!("boot/vmlinuz-{}", self.release));
         match boot.exists() {
             true => boot,
@@ -173,16 +158,11 @@ fn apt(verb: &str) -> std::process::Command {
 
 /// A kernel of Debian's, unpacked below `folder`; what was unpacked once is used again.
 pub(super) fn kernel(name: &str, folder: &Path) -> Result<Kernel, String> {
-    let kernel = match name {
+    match name {
         "own" => kernel_from(folder, &[]),
         "newer" => kernel_of_backports(folder, None),
         _ => kernel_of_backports(folder, Some(NEWEST)),
-    }?;
-    let unpacked = folder.join(UNPACKED);
-    if !unpacked.exists() {
-        vmlinux::unpack(&kernel.compressed(), &unpacked)?;
     }
-    Ok(kernel)
 }
 
 /// Debian's newest stable release.
@@ -309,7 +289,7 @@ fn unpacked(folder: &Path) -> Option<Kernel> {
         release,
         folder: folder.to_owned(),
     };
-    kernel.compressed().exists().then_some(kernel)
+    kernel.image().exists().then_some(kernel)
 }
 
 /// A version line of each package, for the report.

@@ -6,6 +6,7 @@
 # kernel: own newer
 # log: speed is unknown
 # log: rxe_reg_user_mr: returned err = -12
+# log: rxe_mr_init_user: Unable to pin memory region err = -12
 libraries=/usr/lib/x86_64-linux-gnu
 
 # says PART...: what is missing, as a connection and as `doctor` say it.

@@ -74,8 +74,8 @@ impl Id {
     /// Listens at an address. Requests come as events with the key of this id. A listener at an
     /// IPv6 address takes no IPv4 peers.
     ///
-    /// Errors: `AddrInUse` or `AddrNotAvailable` for a port that another listener has, a sentence for an address
-    /// of no RDMA device, and what the connection manager says.
+    /// Errors: `AddrInUse` or `AddrNotAvailable` for a port that another listener has, a sentence
+    /// for an address of no RDMA device, and what the connection manager says.
     pub fn listen(&self, address: SocketAddr, backlog: u16) -> io::Result<()> {
         let cm = &self.libraries().cm;
         if address.is_ipv6() {

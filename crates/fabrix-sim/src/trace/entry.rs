@@ -40,7 +40,7 @@ impl Entry {
         self
     }
 
-    /// Adds the blocks that it concerns. None: it is a flush, and concerns all.
+    /// Adds the blocks that it concerns. An empty range: it is a flush, which concerns all of them.
     pub(crate) fn blocks(mut self, blocks: Range<u64>) -> Self {
         self.blocks = Some(blocks);
         self

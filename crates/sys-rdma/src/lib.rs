@@ -26,5 +26,5 @@ pub use sys::completions::CompletionQueue;
 pub use sys::device::{Device, Limits};
 pub use sys::id::{DetachedId, Id};
 pub use sys::memory::{Access, Exposed, Memory, Remote, ShardMemory};
+pub use sys::queue_pair::posting::{Data, Part};
 pub use sys::queue_pair::{QueuePair, QueueSizes};
-pub use sys::work::{Data, Part};

@@ -4,6 +4,7 @@
 //! Every function that leaves this folder is safe to call with any arguments.
 #![allow(unsafe_code)]
 
+mod address;
 pub(crate) mod channel;
 pub(crate) mod completions;
 mod creation;
@@ -16,8 +17,8 @@ pub(crate) mod library;
 pub(crate) mod memory;
 pub(crate) mod queue_pair;
 mod receives;
+mod sends;
 mod slots;
-pub(crate) mod work;
 
 use std::ffi::c_int;
 use std::io;

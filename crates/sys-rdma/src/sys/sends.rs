@@ -7,8 +7,6 @@
 use std::mem;
 use std::ptr;
 
-use fabrix_rt::Buf;
-
 use super::completions::request_id;
 use super::layout::{self, SendWr, Sge};
 use super::memory::{Memory, Remote};
@@ -221,46 +219,6 @@ impl SendRing {
         }
         None
     }
-}
-
-/// A part of a transfer between memory of this end and memory of the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// First byte in the memory of this end.
-    pub start: usize,
-    /// Bytes.
-    pub bytes: u32,
-    /// Place in the memory of the peer.
-    pub remote: Remote,
-}
-
-/// A range of memory that goes with a message.
-#[derive(Debug)]
-pub struct Data {
-    /// The memory.
-    pub memory: Memory,
-    /// First byte.
-    pub start: usize,
-    /// Bytes.
-    pub bytes: u32,
-}
-
-/// The range of a part, for the device. Panics outside the memory.
-pub(super) fn range(memory: &Memory, key: u32, start: usize, bytes: u32) -> Sge {
-    let inside = start
-        .checked_add(bytes as usize)
-        .is_some_and(|end| end <= memory.len());
-    assert!(inside, "{bytes} bytes from {start} of {memory:?}");
-    Sge {
-        addr: memory.start().as_ptr() as u64 + start as u64,
-        length: bytes,
-        lkey: key,
-    }
-}
-
-/// Panics for a shared buffer, which a device must not fill.
-pub(super) fn check_unique(buf: &Buf) {
-    assert!(buf.is_unique(), "a Buf to be filled is shared: {buf:?}");
 }
 
 #[cfg(test)]

@@ -1,0 +1,229 @@
+//! What a queue pair hands to its device: receives and requests.
+//!
+//! Requests are prepared one by one and handed over together. Without room they are refused, with
+//! their memory.
+
+use std::io;
+use std::ptr;
+
+use fabrix_rt::Buf;
+
+use super::{QueuePair, State};
+use crate::done::{Unsent, Why};
+use crate::sys::check_errno;
+use crate::sys::layout::{self, Sge};
+use crate::sys::memory::{Memory, Remote};
+use crate::sys::sends::{Entry, Request};
+
+/// A part of a transfer between memory of this end and memory of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First byte in the memory of this end.
+    pub start: usize,
+    /// Bytes.
+    pub bytes: u32,
+    /// Place in the memory of the peer.
+    pub remote: Remote,
+}
+
+/// A range of memory that goes with a message.
+#[derive(Debug)]
+pub struct Data {
+    /// The memory.
+    pub memory: Memory,
+    /// First byte.
+    pub start: usize,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+impl QueuePair {
+    /// Hands a slot to the device with the next [`QueuePair::flush`]. Panics for a slot that is
+    /// posted already.
+    pub fn post_receive(&mut self, slot: u32) {
+        self.receives.prepare(slot);
+    }
+
+    /// The message in a slot. Panics for a posted slot, and for more bytes than the slot has.
+    pub fn message(&self, slot: u32, bytes: usize) -> &[u8] {
+        self.receives.bytes(slot, bytes)
+    }
+
+    /// Prepares a message. It goes with the next [`QueuePair::flush`]. `data` follows the message.
+    /// `invalidate`: a key of the peer that becomes invalid with the message. Panics for a message
+    /// that is too long.
+    ///
+    /// Errors: the reason, and the memory back.
+    pub fn send(
+        &mut self,
+        message: &[u8],
+        data: Option<Data>,
+        invalidate: Option<u32>,
+        token: u64,
+    ) -> Result<(), Unsent> {
+        let opcode = match invalidate {
+            Some(_) => layout::WR_SEND_WITH_INV,
+            None => layout::WR_SEND,
+        };
+        let part = data.as_ref().map(|data| (data.start, data.bytes));
+        let memory = data.map(|data| data.memory);
+        let (memory, key) = self.admit(1, memory)?;
+        let data = memory.as_ref().zip(part);
+        let data = data.map(|(memory, (start, bytes))| range(memory, key, start, bytes));
+        let request = Request {
+            opcode,
+            data,
+            remote: None,
+            invalidate: invalidate.unwrap_or(0),
+            entry: Entry {
+                token: Some(token),
+                memory,
+                is_read: false,
+            },
+        };
+        self.sends.prepare(message, request);
+        Ok(())
+    }
+
+    /// Prepares RDMA WRITEs of all parts. They go with the next [`QueuePair::flush`]. Panics
+    /// without parts and for a part outside the memory.
+    ///
+    /// Errors: the reason, and the memory back.
+    pub fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent> {
+        self.transfer(layout::WR_RDMA_WRITE, memory, parts, token)
+    }
+
+    /// Prepares RDMA READs of all parts. They go with the next [`QueuePair::flush`]. Panics without
+    /// parts, for a part outside the buffer, and for a shared buffer.
+    ///
+    /// Errors: the reason, and the buffer back. `Full` also for more READs at the same time than
+    /// the connection allows, unless none is in progress.
+    pub fn read(&mut self, buf: Buf, parts: &[Part], token: u64) -> Result<(), Unsent> {
+        check_unique(&buf);
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        let reads = self.sends.reads();
+        if reads > 0 && reads.saturating_add(count) > self.reads_most {
+            return Err(Unsent {
+                why: Why::Full,
+                memory: Some(Memory::Buf(buf)),
+            });
+        }
+        self.transfer(layout::WR_RDMA_READ, Memory::Buf(buf), parts, token)
+    }
+
+    fn transfer(
+        &mut self,
+        opcode: libc::c_int,
+        memory: Memory,
+        parts: &[Part],
+        token: u64,
+    ) -> Result<(), Unsent> {
+        assert!(!parts.is_empty(), "a transfer has parts");
+        let (mut memory, key) = self.admit(parts.len(), Some(memory))?;
+        for (index, part) in parts.iter().enumerate() {
+            let is_last = index + 1 == parts.len();
+            let data = memory.as_ref();
+            let data = data.map(|memory| range(memory, key, part.start, part.bytes));
+            let entry = Entry {
+                token: is_last.then_some(token),
+                memory: if is_last { memory.take() } else { None },
+                is_read: opcode == layout::WR_RDMA_READ,
+            };
+            let request = Request {
+                opcode,
+                data,
+                remote: Some(part.remote),
+                invalidate: 0,
+                entry,
+            };
+            self.sends.prepare(&[], request);
+        }
+        Ok(())
+    }
+
+    /// Whether a work of so many requests can begin, and the key of its memory.
+    fn admit(
+        &self,
+        requests: usize,
+        memory: Option<Memory>,
+    ) -> Result<(Option<Memory>, u32), Unsent> {
+        let key = match &memory {
+            Some(memory) => memory.slab().and_then(|slab| self.memory.key(slab)),
+            None => Some(0),
+        };
+        let why = match key {
+            _ if self.state != State::Open => Why::Closed,
+            _ if self.sends.room() < requests => Why::Full,
+            None => Why::Unregistered,
+            Some(key) => return Ok((memory, key)),
+        };
+        Err(Unsent { why, memory })
+    }
+
+    /// Hands all prepared receives and requests to the device, each kind in one call.
+    ///
+    /// Errors: the device takes no more. The connection has failed then.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let posted = self.post_receives().and_then(|()| self.post_sends());
+        if posted.is_err() {
+            self.disconnect();
+        }
+        posted
+    }
+
+    fn post_receives(&mut self) -> io::Result<()> {
+        let Some(first) = self.receives.chain() else {
+            return Ok(());
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair exists. The chain and its ranges stay where they are until the
+        // call returns, and the memory of the ranges until the queue pair ends.
+        // WHY UNSAFE: a foreign function that hands memory to a device.
+        let posted = check_errno(unsafe {
+            let post = (*self.completions.device().context()).ops.post_recv;
+            post(self.raw(), first, &raw mut bad)
+        });
+        match posted {
+            Ok(()) => self.receives.all_posted(),
+            Err(_) => self.receives.posted_before(bad),
+        }
+        posted
+    }
+
+    fn post_sends(&mut self) -> io::Result<()> {
+        let Some(first) = self.sends.chain() else {
+            return Ok(());
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: as of the receives. The entries of the requests own their memory until they have
+        // ended.
+        // WHY UNSAFE: as of the receives.
+        let posted = check_errno(unsafe {
+            let post = (*self.completions.device().context()).ops.post_send;
+            post(self.raw(), first, &raw mut bad)
+        });
+        match posted {
+            Ok(()) => self.sends.all_posted(),
+            Err(_) => self.sends.posted_before(bad),
+        }
+        posted
+    }
+}
+
+/// The range of a part, for the device. Panics outside the memory.
+fn range(memory: &Memory, key: u32, start: usize, bytes: u32) -> Sge {
+    let inside = start
+        .checked_add(bytes as usize)
+        .is_some_and(|end| end <= memory.len());
+    assert!(inside, "{bytes} bytes from {start} of {memory:?}");
+    Sge {
+        addr: memory.start().as_ptr() as u64 + start as u64,
+        length: bytes,
+        lkey: key,
+    }
+}
+
+/// Panics for a shared buffer, which a device must not fill.
+fn check_unique(buf: &Buf) {
+    assert!(buf.is_unique(), "a Buf to be filled is shared: {buf:?}");
+}

@@ -190,6 +190,12 @@ impl QueuePair {
         self.sends.is_empty() && self.receives.is_empty()
     }
 
+    /// Requests that were begun and not told as ended. At 0 the peer's device has the last message,
+    /// unless the connection has failed.
+    pub fn sends_in_progress(&self) -> usize {
+        self.sends.in_use()
+    }
+
     /// Requests that may be begun now.
     pub fn room(&self) -> usize {
         self.sends.room()

@@ -92,7 +92,8 @@ impl SendRing {
         self.in_use() == 0
     }
 
-    fn in_use(&self) -> usize {
+    /// Requests that were prepared and not told as ended.
+    pub(super) fn in_use(&self) -> usize {
         usize::try_from(self.prepared - self.told).expect("at most the capacity")
     }
 
@@ -296,7 +297,7 @@ mod tests {
             assert_eq!(flags, [inline, inline, inline | layout::SEND_SIGNALED]);
             assert_eq!(chain[2].0, u64::from(first + 2));
             ring.all_posted();
-            assert_eq!(ring.room(), 1);
+            assert_eq!((ring.room(), ring.in_use()), (1, 3));
             assert_eq!(tokens(&mut ring), []);
             ring.completed(first + 2, true);
             assert_eq!(tokens(&mut ring), [(0, true), (1, true), (2, true)]);

@@ -450,8 +450,15 @@ rdma_listens() {
 
 # Starts our side of rping with these words, and waits until it listens. Its process is $server.
 ping_serve() {
+    ping_serve_at $RDMA "$@"
+}
+
+# ping_serve_at ADDRESS WORD...
+ping_serve_at() {
+    address=$1
+    shift
     : >/tmp/ping.out
-    rdma-ping serve $RDMA:$RDMA_PORT "$@" >/tmp/ping.out 2>&1 &
+    rdma-ping serve $address:$RDMA_PORT "$@" >/tmp/ping.out 2>&1 &
     server=$!
     wait_for 10 grep -q listening /tmp/ping.out
 }

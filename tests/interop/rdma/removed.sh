@@ -1,5 +1,5 @@
-# The RDMA device is removed under connections: the command that removes it returns, the processes live on and have let go
-# of everything, and a new device can be used.
+# The RDMA device is removed under connections, and from an idle server: the command that removes it returns, the processes
+# live on and have let go of everything, and a new device can be used.
 # modules: rdma_rxe crc32_generic rdma_ucm dummy
 # tools: ip rdma libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
 # kernel: own newer
@@ -21,5 +21,15 @@ for engine in io_uring epoll; do
     ping_serve engine=$engine
     rdma-ping connect $RDMA:$RDMA_PORT engine=$engine
     ping_served
+    rdma_unused
+
+    # The listener at all addresses hears of no device, and the connection is over: only the watch on the device is left.
+    ping_serve_at 0.0.0.0 engine=$engine connections=2
+    rdma-ping connect $RDMA:$RDMA_PORT engine=$engine
+    wait_for 10 grep -q "ended: connection 1" /tmp/ping.out
+    timeout 20 rdma link del rxe0 || fail "the idle server holds the device: $(cat /tmp/ping.out)"
+    contains "the server" "$(cat /tmp/ping.out)" "the device is gone"
+    rdma_link
+    rdma-ping connect $RDMA:$RDMA_PORT engine=$engine
+    ping_served
 done
-rdma_unused

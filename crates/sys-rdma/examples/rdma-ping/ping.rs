@@ -38,6 +38,8 @@ pub(crate) struct Ping {
 struct Nic {
     completions: Rc<CompletionQueue>,
     memory: Rc<ShardMemory>,
+    /// Hears of the device's end, also while there is no connection.
+    _watch: Id,
     /// The task of the completion queue. It goes with the device.
     task: TaskId,
 }
@@ -220,12 +222,14 @@ impl Ping {
         let device = id.device()?;
         let memory = ShardMemory::new(shard, device)?;
         let completions = CompletionQueue::new(device, 1024)?;
+        let watch = Id::watch(&self.channel, WATCH, device)?;
         let myself = shard.task(self.task).expect("it runs");
         let task = shard.add(Rc::new(RefCell::new(Arrivals(myself))));
         shard.add_poller(Token { task, slot: 0 }, completions.clone())?;
         Ok(Nic {
             completions,
             memory,
+            _watch: watch,
             task,
         })
     }
@@ -266,6 +270,7 @@ impl Ping {
         for key in over {
             self.peers.remove(&key);
             self.ended += 1;
+            println!("ended: connection {key}");
         }
         if self.ended == self.options.connections {
             self.result = Some(Ok(()));
@@ -273,11 +278,11 @@ impl Ping {
         Ok(())
     }
 
-    /// Drops all that belongs to the device.
+    /// Drops all that belongs to the device. A listener at all addresses belongs to none.
     fn device_is_gone(&mut self, shard: &mut Shard) {
         println!("the device is gone");
         self.peers.clear();
-        self.listener = None;
+        self.listener.take_if(|listener| listener.device().is_ok());
         self.rising = None;
         if let Some(nic) = self.nic.take() {
             shard.remove(nic.task);
@@ -303,6 +308,8 @@ pub(crate) fn ended(ping: &Rc<RefCell<Ping>>) -> Result<(), String> {
 
 const EVENTS: u32 = 0;
 const COMPLETIONS: u32 = 1;
+/// Key of the id that watches the device. Connections count from 1.
+const WATCH: usize = usize::MAX;
 /// Time for each step of resolving.
 const STEP: Duration = Duration::from_secs(3);
 /// Receives of a connection.

@@ -44,7 +44,7 @@ unsafe impl Send for Owner {}
 unsafe impl Sync for Owner {}
 
 impl Owner {
-    pub(super) fn new() -> Result<Arc<Self>, Refused> {
+    fn new() -> Result<Arc<Self>, Refused> {
         let libraries = libraries().map_err(Refused::no_library)?;
         // SAFETY: takes nothing.
         // WHY UNSAFE: a foreign function.

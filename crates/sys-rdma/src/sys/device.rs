@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::channel::Owner;
-use super::id::DetachedId;
+use super::channel::EventChannel;
+use super::id::{DetachedId, Id, no_device};
 use super::layout::{self, AsyncEvent, Context, DeviceAttr, Pd};
 use super::library::{Libraries, constant};
 use super::{check, check_errno, set_nonblocking};
@@ -26,8 +26,8 @@ pub struct Device {
     /// The device is going away.
     is_removed: AtomicBool,
     /// An id of the device, dropped after the protection domain: librdmacm may close a context
-    /// without ids.
-    _keeper: DetachedId,
+    /// without ids. Nobody takes its events.
+    keeper: DetachedId,
 }
 
 // SAFETY: libibverbs lets all threads use a context and a protection domain at the same time. The
@@ -65,14 +65,14 @@ impl Device {
     pub(super) fn of(
         context: NonNull<Context>,
         address: SocketAddr,
-        owner: &Owner,
+        libraries: &'static Libraries,
     ) -> io::Result<Arc<Self>> {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(device) = known(&devices, context.as_ptr()) {
             return Ok(device);
         }
         devices.retain(|device| device.strong_count() > 0);
-        let device = Arc::new(Self::open(context, address, owner.libraries)?);
+        let device = Arc::new(Self::open(context, address, libraries)?);
         devices.push(Arc::downgrade(&device));
         Ok(device)
     }
@@ -91,8 +91,8 @@ impl Device {
         address: SocketAddr,
         libraries: &'static Libraries,
     ) -> io::Result<Self> {
-        let owner = Owner::new().map_err(io::Error::other)?;
-        let keeper = DetachedId::bound(owner, address)?;
+        let channel = EventChannel::new().map_err(io::Error::other)?;
+        let keeper = Id::bound(&channel, 0, address)?.detach();
         if keeper.context() != context.as_ptr() {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
@@ -111,7 +111,7 @@ impl Device {
             limits,
             name: name_of(context),
             is_removed: AtomicBool::new(false),
-            _keeper: keeper,
+            keeper,
         })
     }
 
@@ -164,6 +164,11 @@ impl Device {
             }
         }
         Ok(())
+    }
+
+    /// The address of this machine at which the device was found.
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.keeper.local_addr().ok_or_else(no_device)
     }
 
     pub(super) fn context(&self) -> *mut Context {

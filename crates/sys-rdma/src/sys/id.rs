@@ -35,7 +35,7 @@ pub struct DetachedId {
 // old channel. The library lets that thread end before it moves or destroys the id.
 // WHY UNSAFE: a raw pointer is not Send by itself.
 unsafe impl Send for DetachedId {}
-// SAFETY: a shared detached id offers nothing.
+// SAFETY: a shared detached id only reads fields that nobody changes meanwhile.
 // WHY UNSAFE: as for Send.
 unsafe impl Sync for DetachedId {}
 
@@ -44,12 +44,40 @@ impl Id {
     ///
     /// Errors: what the connection manager says.
     pub fn new(channel: &EventChannel, key: usize) -> io::Result<Self> {
-        let raw = make(&channel.owner, key)?;
         Ok(Self {
-            raw,
+            raw: make(&channel.owner, key)?,
             channel: channel.clone(),
             device: OnceCell::new(),
         })
+    }
+
+    /// An id that only watches a device. [`EventKind::DeviceRemoved`] comes with `key` when the
+    /// device goes away, also to an owner of memory or a completion queue without a connection. The
+    /// id has a port that nobody connects to. It holds the device, so it is dropped with the rest.
+    ///
+    /// Errors: a sentence for a device that is gone, or whose address has gone to another one, and
+    /// what the connection manager says.
+    ///
+    /// [`EventKind::DeviceRemoved`]: crate::EventKind::DeviceRemoved
+    pub fn watch(channel: &EventChannel, key: usize, device: &Arc<Device>) -> io::Result<Self> {
+        let id = Self::bound(channel, key, device.address()?).map_err(name_no_device)?;
+        if id.context()?.as_ptr() != device.context() {
+            return Err(no_device());
+        }
+        id.device.get_or_init(|| Arc::clone(device));
+        Ok(id)
+    }
+
+    /// An id that is bound to an address at any port.
+    pub(super) fn bound(
+        channel: &EventChannel,
+        key: usize,
+        mut address: SocketAddr,
+    ) -> io::Result<Self> {
+        address.set_port(0);
+        let id = Self::new(channel, key)?;
+        bind(id.libraries(), id.raw, address)?;
+        Ok(id)
     }
 
     /// # Safety
@@ -178,7 +206,7 @@ impl Id {
             return Ok(device);
         }
         let address = self.local_addr().ok_or_else(no_device)?;
-        let device = Device::of(self.context()?, address, &self.channel.owner);
+        let device = Device::of(self.context()?, address, self.libraries());
         let device = device.map_err(name_no_device)?;
         Ok(self.device.get_or_init(|| device))
     }
@@ -254,22 +282,18 @@ impl DetachedId {
         Ok(id)
     }
 
-    /// An id that is bound to an address at any port. Nobody takes its events.
-    pub(super) fn bound(owner: Arc<Owner>, address: SocketAddr) -> io::Result<Self> {
-        let raw = make(&owner, 0)?;
-        let device = None;
-        let this = Self { raw, owner, device };
-        let mut any_port = address;
-        any_port.set_port(0);
-        bind(this.owner.libraries, this.raw, any_port)?;
-        Ok(this)
-    }
-
     /// The device's context.
     pub(super) fn context(&self) -> *mut layout::Context {
         // SAFETY: the id exists, and nobody changes it.
         // WHY UNSAFE: a raw pointer.
         unsafe { (*self.raw.as_ptr()).verbs }
+    }
+
+    /// Address of this end.
+    pub(super) fn local_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: as above.
+        // WHY UNSAFE: as above.
+        address(unsafe { &(*self.raw.as_ptr()).src_addr })
     }
 }
 
@@ -306,7 +330,7 @@ fn destroy(libraries: &Libraries, raw: NonNull<CmId>) {
     debug_assert!(destroyed.is_ok(), "an id of ours: {destroyed:?}");
 }
 
-fn no_device() -> io::Error {
+pub(super) fn no_device() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, NO_DEVICE)
 }
 

@@ -7,11 +7,13 @@
 //! - [`bringup`]: the host's counterpart of the controller.
 //! - [`reservation`]: NVMe's reservation commands. Other protocols share the reservation state.
 //! - [`queue`]: contract between commands and the transports that carry them.
+//! - [`rdma`]: transport over RDMA.
 //! - [`tcp`]: transport over TCP.
 
 pub mod admin;
 pub mod bringup;
 pub mod command;
+mod command_ids;
 pub mod controller;
 pub mod fabrics;
 pub mod features;
@@ -19,8 +21,10 @@ pub mod identify;
 pub mod log_page;
 pub mod nqn;
 pub mod queue;
+pub mod rdma;
 pub mod reservation;
 pub mod spec;
+mod sq_head;
 pub mod subsystem;
 pub mod tcp;
 pub mod timing;

@@ -83,6 +83,8 @@ impl SglKind {
     pub const ADDRESS: Self = Self(0x00);
     /// Data block, subtype offset: in the capsule.
     pub const IN_CAPSULE: Self = Self(0x01);
+    /// Last segment, subtype offset: a list of descriptors in the capsule.
+    pub const LAST_SEGMENT_IN_CAPSULE: Self = Self(0x31);
     /// Keyed data block, subtype address.
     pub const KEYED: Self = Self(0x40);
     /// Keyed data block. The answer invalidates the key.

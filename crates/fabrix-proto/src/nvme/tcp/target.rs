@@ -38,6 +38,7 @@ use super::pdu::{
 };
 use crate::nvme::queue::ControllerEvent;
 use crate::nvme::spec::SubmissionEntry;
+use crate::nvme::sq_head::SqHead;
 use crate::{Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 
 /// Limits of one connection. The owner sets them before the first byte arrives.
@@ -94,9 +95,7 @@ pub struct Target {
     digests: Digests,
     host_alignment: u8,
     admin: bool,
-    flow_control: bool,
-    queue_entries: u32,
-    sq_head: u16,
+    sq_head: SqHead,
     slots: SlotTable,
     /// Last submission entry. Its in-capsule data may still be arriving.
     entry: SubmissionEntry,
@@ -143,9 +142,7 @@ impl Target {
             digests: Digests::default(),
             host_alignment: 0,
             admin: true,
-            flow_control: true,
-            queue_entries: u32::from(u16::MAX) + 1,
-            sq_head: 0,
+            sq_head: SqHead::new(),
             slots: SlotTable::new(limits.max_slots),
             entry: SubmissionEntry::new_zeroed(),
             goodbye: None,
@@ -156,7 +153,7 @@ impl Target {
     /// Sets whether SQ flow control is used, from the Connect command's CATTR. Without flow control
     /// SQHD is 0xFFFF, and reads may end without a CapsuleResp.
     pub fn set_flow_control(&mut self, used: bool) {
-        self.flow_control = used;
+        self.sq_head.set_used(used);
     }
 
     /// Sets kind and size of the queue, from the Connect command.
@@ -165,7 +162,7 @@ impl Target {
     /// Connect command itself. `entries` is a plain count (SQSIZE + 1).
     pub fn set_queue(&mut self, admin: bool, entries: u32) {
         self.admin = admin;
-        self.queue_entries = entries.max(1);
+        self.sq_head.set_entries(entries);
     }
 
     /// Whether the queue is an admin queue. True before Connect.

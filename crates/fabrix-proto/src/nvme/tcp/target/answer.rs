@@ -45,7 +45,7 @@ impl Target {
                 debug_assert!(data_bytes <= expected, "more data than the host expects");
                 self.slots.remove(slot);
                 if forgotten {
-                    self.advance_sq_head();
+                    self.sq_head.advance();
                     return true;
                 }
                 let data = (data_bytes > 0).then(|| (slot, data_bytes.min(expected)));
@@ -81,7 +81,7 @@ impl Target {
             return;
         }
         entry.command_id = U16::new(command_id);
-        entry.sq_head = U16::new(self.advance_sq_head());
+        entry.sq_head = U16::new(self.sq_head.advance());
         let says_success = data.is_some() && self.success_flag_fits(&entry);
         if let Some((slot, bytes)) = data {
             self.send_data(slot, command_id, bytes, says_success, out);
@@ -91,23 +91,10 @@ impl Target {
         }
     }
 
-    /// Advances SQHD for an answer, and returns it. The host may send one more command then.
-    ///
-    /// SQHD advances when a command ends, and not when it arrives. The queue's size therefore
-    /// limits the commands in progress too.
-    fn advance_sq_head(&mut self) -> u16 {
-        if !self.flow_control {
-            return u16::MAX;
-        }
-        let next = (u32::from(self.sq_head) + 1) % self.queue_entries;
-        self.sq_head = u16::try_from(next).unwrap_or(0);
-        self.sq_head
-    }
-
     /// Whether the SUCCESS flag can replace the response: it has no result, and no SQHD.
     fn success_flag_fits(&self, entry: &CompletionEntry) -> bool {
         self.limits.success_flag
-            && !self.flow_control
+            && !self.sq_head.is_used()
             && entry.status().is_success()
             && entry.result.get() == 0
     }

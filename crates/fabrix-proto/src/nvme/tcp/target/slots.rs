@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::Slot;
+use crate::nvme::command_ids::CommandIds;
 use crate::nvme::spec::CompletionEntry;
 
 /// One command in progress.
@@ -69,9 +70,7 @@ impl CommandState {
 pub(super) struct SlotTable {
     commands: Box<[Command]>,
     free: Vec<u16>,
-    /// One bit for each of the 65,536 command ids, 8 KiB in all. The bit map finds a duplicate in
-    /// one step, whatever ids a host uses.
-    taken_ids: Box<[u64]>,
+    ids: CommandIds,
 }
 
 impl SlotTable {
@@ -92,13 +91,13 @@ impl SlotTable {
         Self {
             commands: alloc::vec![empty; usize::from(count)].into_boxed_slice(),
             free: (0..count).rev().collect(),
-            taken_ids: alloc::vec![0; ID_WORDS].into_boxed_slice(),
+            ids: CommandIds::new(),
         }
     }
 
     /// Whether a command in progress has this id.
     pub(super) fn is_taken(&self, command_id: u16) -> bool {
-        self.taken_ids[id_word(command_id)] & id_bit(command_id) != 0
+        self.ids.is_taken(command_id)
     }
 
     /// Puts a command into a free slot. `None` when all slots are in use.
@@ -113,8 +112,7 @@ impl SlotTable {
         bytes: u32,
     ) -> Option<Slot> {
         let index = self.free.pop()?;
-        let holds_id = !self.is_taken(command_id);
-        self.taken_ids[id_word(command_id)] |= id_bit(command_id);
+        let holds_id = self.ids.take(command_id);
         self.commands[usize::from(index)] = Command {
             command_id,
             holds_id,
@@ -159,7 +157,7 @@ impl SlotTable {
             return false;
         }
         (command.holds_id, command.forgotten) = (false, true);
-        self.taken_ids[id_word(command.command_id)] &= !id_bit(command.command_id);
+        self.ids.free(command.command_id);
         true
     }
 
@@ -181,7 +179,7 @@ impl SlotTable {
         command.state = CommandState::Free;
         command.holds_id = false;
         if holds_id {
-            self.taken_ids[id_word(command_id)] &= !id_bit(command_id);
+            self.ids.free(command_id);
         }
         self.free.push(slot.0);
     }
@@ -191,16 +189,6 @@ impl SlotTable {
         self.commands.len() - self.free.len()
     }
 }
-
-fn id_word(command_id: u16) -> usize {
-    usize::from(command_id / 64)
-}
-
-fn id_bit(command_id: u16) -> u64 {
-    1 << (command_id % 64)
-}
-
-const ID_WORDS: usize = (u16::MAX as usize + 1) / 64;
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@
 //!
 //! Only the driver waits.
 
+mod commons;
 mod mailbox;
 mod start;
 mod tasks;
@@ -25,6 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::commons::Commons;
 pub use self::mailbox::{Full, Remote};
 use self::mailbox::{Mailbox, Message};
 pub(crate) use self::start::system;
@@ -91,6 +93,7 @@ pub struct Shard {
     arena: Rc<Arena>,
     slabs: Rc<Slabs>,
     zeroes: LocalRegion,
+    commons: Commons,
     now: Nanos,
     id: usize,
     engine: Engine,
@@ -131,6 +134,7 @@ impl Shard {
             arena: Arena::new(config.arena_bytes, Rc::clone(&slabs)),
             zeroes: LocalRegion::known(zeroes, &slabs),
             slabs,
+            commons: Commons::default(),
             id: config.id,
             engine,
             refused,

@@ -25,8 +25,24 @@ pub struct Limits {
 pub enum Protocol {
     /// NVMe/TCP.
     NvmeTcp,
+    /// NVMe/RDMA.
+    NvmeRdma,
     /// iSCSI.
     Iscsi,
+}
+
+impl Protocol {
+    /// Whether NVMe hosts connect by this protocol.
+    #[must_use]
+    pub const fn is_nvme(self) -> bool {
+        matches!(self, Self::NvmeTcp | Self::NvmeRdma)
+    }
+
+    /// Whether the ports of this protocol are those of the RDMA connection manager, which are apart
+    /// from those of TCP.
+    const fn is_rdma(self) -> bool {
+        matches!(self, Self::NvmeRdma)
+    }
 }
 
 /// A listener: its protocol and address.
@@ -44,6 +60,12 @@ impl Listen {
     #[must_use]
     pub const fn nvme_tcp(address: SocketAddr) -> Self {
         Self::at(Protocol::NvmeTcp, address)
+    }
+
+    /// For hosts, over RDMA.
+    #[must_use]
+    pub const fn nvme_rdma(address: SocketAddr) -> Self {
+        Self::at(Protocol::NvmeRdma, address)
     }
 
     /// For initiators.
@@ -72,6 +94,9 @@ impl Listen {
 
     /// The reason why sockets for `self` and `other` cannot exist side by side. `None`: they can.
     pub(crate) fn conflict(&self, other: &Self) -> Option<String> {
+        if self.protocol.is_rdma() != other.protocol.is_rdma() {
+            return None;
+        }
         let (address, taken) = (self.portal.address, other.portal.address);
         if !other.portal.covers(&self.portal) {
             let is_reverse = self.portal.covers(&other.portal);

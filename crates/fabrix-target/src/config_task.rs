@@ -10,8 +10,9 @@ use fabrix_rt::{Completion, Shard, Task, TaskId};
 
 use crate::local::Local;
 use crate::registry::ConnectionOrder;
-use crate::shared::{Arrival, Order, Shared};
-use crate::{Protocol, iscsi, nvme};
+use crate::connection::Accepted;
+use crate::shared::{Arrival, Carrier, Order, Shared};
+use crate::{iscsi, nvme};
 
 /// The task that takes orders from other shards.
 pub(crate) struct ConfigTask {
@@ -28,9 +29,24 @@ impl ConfigTask {
     /// Serves the present snapshot first, in case a full mailbox has dropped the order to do so.
     fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
         self.serve(shard);
-        match arrival.protocol {
-            Protocol::NvmeTcp => nvme::tcp::adopt(shard, arrival, &self.local),
-            Protocol::Iscsi => iscsi::tcp::adopt(shard, arrival, &self.local),
+        let Arrival {
+            carrier,
+            peer,
+            unauthenticated_peer,
+            load,
+        } = arrival;
+        let accepted = Accepted {
+            peer,
+            address: None,
+            unauthenticated_peer: Some(unauthenticated_peer),
+            load: Some(load),
+        };
+        match carrier {
+            Carrier::NvmeTcp(socket) => nvme::tcp::adopt(shard, socket, accepted, &self.local),
+            Carrier::Iscsi(socket) => iscsi::tcp::adopt(shard, socket, accepted, &self.local),
+            Carrier::NvmeRdma(request, slots) => {
+                nvme::rdma::adopt(shard, (*request, slots), accepted, &self.local)
+            }
         }
     }
 

@@ -27,6 +27,7 @@ mod lock;
 mod notice;
 mod nvme;
 mod port;
+mod rdma_port;
 mod registry;
 mod requests;
 mod shared;

@@ -101,6 +101,18 @@ pub enum Notice {
         /// The system's reason.
         errno: i32,
     },
+    /// A listener for RDMA has ended with its device. It comes back with the device.
+    ListenerLost {
+        /// Address of the listener.
+        address: SocketAddr,
+        /// Errno of the end.
+        errno: i32,
+    },
+    /// A listener for RDMA is back.
+    ListenerBack {
+        /// Address of the listener.
+        address: SocketAddr,
+    },
     /// A connection was closed: the target has as many as allowed.
     TooManyConnections,
     /// A connection was closed: its address has as many unauthenticated ones as allowed.
@@ -189,6 +201,14 @@ impl fmt::Display for Notice {
                 "cannot accept more connections now: {}; raise the limit of open files (ulimit -n) if this lasts",
                 std::io::Error::from_raw_os_error(*errno)
             ),
+            Self::ListenerLost { address, errno } => write!(
+                f,
+                "the RDMA device of {address} is gone ({}): nobody can connect there until it is back",
+                std::io::Error::from_raw_os_error(*errno)
+            ),
+            Self::ListenerBack { address } => {
+                write!(f, "the RDMA device of {address} is back: hosts can connect there again")
+            }
             Self::TooManyConnections => {
                 f.write_str("closed a new connection: there are as many as allowed")
             }

@@ -1,4 +1,4 @@
-//! A listening port: accepts connections on one shard, and hands each to the shard that serves it.
+//! A listening socket: accepts connections on one shard, and hands each to the shard that serves it.
 //!
 //! A port knows sockets and shards, and no protocol. When file descriptors run out, the port pauses
 //! for a moment.
@@ -15,8 +15,8 @@ use fabrix_rt::{
     Completion, DetachedSocket, Listener, Loan, Op, Shard, Task, TaskId, Token, errno,
 };
 
-use crate::shared::{Arrival, Done, Order, Shared};
-use crate::{Listen, Notice, Protocol};
+use crate::shared::{Arrival, Carrier, Done, Shared};
+use crate::{Listen, Notice};
 
 /// The accept in flight, and the pause after a failed one.
 const ACCEPT: u32 = 0;
@@ -28,7 +28,8 @@ const PAUSE_MS: u64 = 100;
 pub(crate) struct Port {
     task: TaskId,
     listener: Listener,
-    protocol: Protocol,
+    /// What an accepted socket carries.
+    carrier: fn(DetachedSocket) -> Carrier,
     shared: Arc<Shared>,
     pausing: bool,
 }
@@ -44,6 +45,7 @@ impl Port {
     pub(crate) fn open(
         shard: &mut Shard,
         at: Listen,
+        carrier: fn(DetachedSocket) -> Carrier,
         shared: Arc<Shared>,
     ) -> io::Result<(TaskId, Listen)> {
         let listener = shard.listen(at.portal.address)?;
@@ -52,7 +54,7 @@ impl Port {
         let port = Self {
             task,
             listener,
-            protocol: at.protocol,
+            carrier,
             shared,
             pausing: false,
         };
@@ -75,31 +77,17 @@ impl Port {
 
     /// Hands a connection over if the limits allow it, or closes it.
     fn admit(&self, socket: DetachedSocket) {
-        if !self.shared.may_connect() {
-            return self.shared.notice(&Notice::TooManyConnections);
-        }
         let Ok(peer) = socket.peer_addr().map(canonical) else {
             // The peer has closed it already.
             return;
         };
-        match self.shared.unauthenticated_peers.admit(peer.ip()) {
-            Some(unauthenticated_peer) => self.hand_over(Arrival {
-                socket,
-                protocol: self.protocol,
+        if let Some((unauthenticated_peer, load)) = self.shared.admit(peer) {
+            self.shared.hand_over(Arrival {
+                carrier: (self.carrier)(socket),
                 peer,
                 unauthenticated_peer,
-                load: self.shared.loads.add(),
-            }),
-            None => self.shared.notice(&Notice::TooManyUnauthenticated { peer }),
-        }
-    }
-
-    /// Gives the connection to its shard. It counts from here, so that no burst passes the limit.
-    fn hand_over(&self, arrival: Arrival) {
-        self.shared.connected();
-        let shard = arrival.load.shard();
-        if !self.shared.order(shard, Order::Adopt(arrival)) {
-            self.shared.disconnected();
+                load,
+            });
         }
     }
 

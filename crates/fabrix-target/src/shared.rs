@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_proto::nvme::timing::TimingPage;
 use fabrix_rt::{Control, DetachedSocket, Nanos, Remote, TaskId};
+use fabrix_transport::rdma::DetachedRequest;
 
 use crate::catalog::CurrentCatalog;
 use crate::counters::Counters;
@@ -15,7 +16,7 @@ use crate::iscsi::Sessions;
 use crate::load::{Load, Loads};
 use crate::registry::Registry;
 use crate::unauthenticated_peers::{UnauthenticatedPeer, UnauthenticatedPeers};
-use crate::{Catalog, Deadlines, Limits, Notice, Protocol, ReservationStore};
+use crate::{Catalog, Deadlines, Limits, Notice, ReservationStore};
 
 /// Configuration of a target.
 pub struct TargetConfig {
@@ -136,6 +137,29 @@ impl Shared {
         page
     }
 
+    /// Room for a connection from this address, within the limits. None: there is none, and the
+    /// operator was told.
+    pub(crate) fn admit(&self, peer: SocketAddr) -> Option<(UnauthenticatedPeer, Load)> {
+        if self.connections.load(Ordering::Relaxed) >= self.max_connections {
+            self.notice(&Notice::TooManyConnections);
+            return None;
+        }
+        let Some(unauthenticated_peer) = self.unauthenticated_peers.admit(peer.ip()) else {
+            self.notice(&Notice::TooManyUnauthenticated { peer });
+            return None;
+        };
+        Some((unauthenticated_peer, self.loads.add()))
+    }
+
+    /// Gives a connection to its shard. It counts from here, so that no burst passes the limit.
+    pub(crate) fn hand_over(&self, arrival: Arrival) {
+        self.connected();
+        let shard = arrival.load.shard();
+        if !self.order(shard, Order::Adopt(arrival)) {
+            self.disconnected();
+        }
+    }
+
     pub(crate) fn notice(&self, notice: &Notice) {
         (self.notify)(notice);
     }
@@ -144,12 +168,7 @@ impl Shared {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// Whether the limit allows another connection.
-    pub(crate) fn may_connect(&self) -> bool {
-        self.connections.load(Ordering::Relaxed) < self.max_connections
-    }
-
-    pub(crate) fn connected(&self) {
+    fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -160,14 +179,20 @@ impl Shared {
 
 /// A connection that was accepted.
 pub(crate) struct Arrival {
-    pub(crate) socket: DetachedSocket,
-    /// Its protocol.
-    pub(crate) protocol: Protocol,
+    pub(crate) carrier: Carrier,
     pub(crate) peer: SocketAddr,
     /// Its share of the unauthenticated peers of its address.
     pub(crate) unauthenticated_peer: UnauthenticatedPeer,
     /// Its share of the load of the shard that serves it.
     pub(crate) load: Load,
+}
+
+/// What carries a connection, and so its protocol.
+pub(crate) enum Carrier {
+    NvmeTcp(DetachedSocket),
+    Iscsi(DetachedSocket),
+    /// The request of a host, and the commands that its queue has at the same time.
+    NvmeRdma(Box<DetachedRequest>, u16),
 }
 
 /// An order to a shard's part of the target.

@@ -13,8 +13,10 @@ use fabrix_rt::{Control, ControlThread, Nanos, Remote, TaskId};
 
 use crate::config_task::ConfigTask;
 use crate::lock::lock;
-use crate::shared::{Order, Shared};
-use crate::{Deadlines, Listen, TargetConfig, TargetError, port};
+use crate::port::{self, Port};
+use crate::rdma_port::RdmaPort;
+use crate::shared::{Carrier, Order, Shared};
+use crate::{Deadlines, Listen, Protocol, TargetConfig, TargetError};
 
 /// A running target. Dropping it does not stop it: [`Target::drain`] does.
 pub struct Target {
@@ -174,7 +176,11 @@ fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), Targ
     let shared = Arc::clone(shared);
     let control = Arc::clone(&shared.control);
     call(&*control, first, move |shard| {
-        port::Port::open(shard, at, shared)
+        match at.protocol {
+            Protocol::NvmeTcp => Port::open(shard, at, Carrier::NvmeTcp, shared),
+            Protocol::Iscsi => Port::open(shard, at, Carrier::Iscsi, shared),
+            Protocol::NvmeRdma => RdmaPort::open(shard, at, shared),
+        }
     })?
     .map_err(|error| TargetError::Listen(at.portal.address, error))
 }

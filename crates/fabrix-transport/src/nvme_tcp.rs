@@ -34,7 +34,7 @@ impl ControllerQueue for Stream<Target> {
 
     /// A data digest is computed before the data leaves.
     #[inline(always)]
-    fn needs_stable_data(&self) -> bool {
+    fn needs_buffers(&self) -> bool {
         self.machine().digests().data
     }
 

@@ -32,8 +32,10 @@ pub struct StreamSlots {
 pub enum Ended {
     /// The peer has closed the connection, or the machine has ended it.
     Closed,
-    /// The socket failed with this negative `errno`.
+    /// The socket or its device failed with this negative `errno`.
     Socket(i32),
+    /// A request of the RDMA connection failed: why, in words.
+    Rdma(String),
     /// The peer broke the protocol. The termination PDU of the standard is in the outbox.
     Violation(Box<Violation>),
 }

@@ -109,7 +109,7 @@ impl Allowed {
     pub(crate) fn check(&self, Listen { protocol, portal }: Listen) -> Result<(), Failure> {
         let address = portal.address;
         let (names, others, options) = match protocol {
-            Protocol::NvmeTcp => (&self.hosts, &self.initiators, "--allow HOSTNQN"),
+            Protocol::NvmeTcp | Protocol::NvmeRdma => (&self.hosts, &self.initiators, "--allow HOSTNQN"),
             Protocol::Iscsi => (
                 &self.initiators,
                 &self.hosts,
@@ -121,7 +121,7 @@ impl Allowed {
         }
         if matches!(others, AllowedNames::Listed(_)) {
             let (kind, other) = match protocol {
-                Protocol::NvmeTcp => ("hosts", "initiators"),
+                Protocol::NvmeTcp | Protocol::NvmeRdma => ("hosts", "initiators"),
                 Protocol::Iscsi => ("initiators", "hosts"),
             };
             return Err(Failure::usage(format!(

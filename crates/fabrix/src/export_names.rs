@@ -48,6 +48,7 @@ fn first_address(listen: &[Listen]) -> String {
     fixed.next().map_or_else(machine::random, |listen| {
         let scheme = match listen.protocol {
             Protocol::NvmeTcp => "nvme+tcp",
+            Protocol::NvmeRdma => "nvme+rdma",
             Protocol::Iscsi => "iscsi",
         };
         format!("{scheme}://{}", listen.portal.address)

@@ -112,6 +112,10 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
         match ended {
             Ended::Closed => ConnectError::new(ConnectErrorKind::Closed, session.close_reason()),
             Ended::Socket(errno) => ConnectError::socket("the connection", -errno),
+            Ended::Rdma(why) => {
+                let sentence = format!("the connection failed: {why}");
+                ConnectError::new(ConnectErrorKind::Closed, sentence)
+            }
             Ended::Violation(violation) => {
                 let sentence = format!("the target broke the rules: {}", violation.sentence());
                 ConnectError::new(ConnectErrorKind::Protocol, sentence)

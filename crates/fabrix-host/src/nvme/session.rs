@@ -94,6 +94,10 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
                 ConnectError::new(ConnectErrorKind::Closed, sentence)
             }
             Ended::Socket(errno) => ConnectError::socket(&queue, -errno),
+            Ended::Rdma(why) => {
+                let sentence = format!("{queue} failed: {why}");
+                ConnectError::new(ConnectErrorKind::Closed, sentence)
+            }
             Ended::Violation(violation) => {
                 session.terminating = Some(index);
                 let sentence = format!("{queue}: the target broke the protocol: {violation}");

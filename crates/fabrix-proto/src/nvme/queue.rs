@@ -103,9 +103,9 @@ pub trait ControllerQueue {
     /// Whether this is an admin queue, as every queue is before its Connect command.
     fn is_admin(&self) -> bool;
 
-    /// Whether data has to stay as it is until it is sent, so that a disk's own pages, which may be
-    /// written meanwhile, cannot be sent from where they lie.
-    fn needs_stable_data(&self) -> bool;
+    /// Whether only buffers of the shard can be sent, and no pages of a disk from where they lie:
+    /// these may be written meanwhile, or the adapter does not know them.
+    fn needs_buffers(&self) -> bool;
 
     /// Moves the data of a [`Transfer::Fetch`] into the memory that the slot was given;
     /// [`ControllerEvent::Fetched`] follows. Once for each command.

@@ -101,6 +101,7 @@ pub fn limits() -> ControllerLimits {
         verify: false,
     };
     ControllerLimits {
+        transport: Transport::Tcp,
         io,
         in_capsule_bytes: 8192,
         quiesce_ms: 0,

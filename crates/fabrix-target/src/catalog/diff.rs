@@ -100,7 +100,7 @@ impl CatalogDiff<'_> {
                 .changed
                 .iter()
                 .any(|(old, new)| old.hosts != new.hosts)
-            || listeners.any(|protocol| protocol == Protocol::NvmeTcp)
+            || listeners.any(|protocol| protocol.is_nvme())
     }
 }
 

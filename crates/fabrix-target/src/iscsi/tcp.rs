@@ -5,18 +5,22 @@ use std::rc::Rc;
 use fabrix_proto::Nanos;
 use fabrix_proto::iscsi::target::{Target, TargetLimits};
 use fabrix_proto::iscsi::tcp::Tcp;
-use fabrix_rt::{Shard, Socket};
+use fabrix_rt::{DetachedSocket, Shard, Socket};
 use fabrix_transport::{Stream, pass};
 
 use super::connection::Iscsi;
 use crate::connection::{Accepted, Connection};
 use crate::lifecycle::STREAM;
 use crate::local::Local;
-use crate::shared::Arrival;
 
 /// Takes over an accepted connection.
-pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
-    let socket = Socket::from(arrival.socket);
+pub(crate) fn adopt(
+    shard: &mut Shard,
+    socket: DetachedSocket,
+    accepted: Accepted,
+    local: &Rc<Local>,
+) {
+    let socket = Socket::from(socket);
     let task = shard.reserve();
     let login = local.shared.deadlines.connect.as_millis();
     let limits = TargetLimits {
@@ -31,10 +35,8 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
     let mut stream = Stream::new(machine, socket, task, STREAM, slots);
     stream.set_answering();
     let accepted = Accepted {
-        peer: arrival.peer,
         address: stream.socket().local_addr().ok(),
-        unauthenticated_peer: Some(arrival.unauthenticated_peer),
-        load: Some(arrival.load),
+        ..accepted
     };
     Connection::begin(shard, task, stream, accepted, Iscsi::default(), local);
 }

@@ -16,7 +16,7 @@ use fabrix_proto::nvme::fabrics::Connect;
 use fabrix_proto::nvme::identify::Cns;
 use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
-use fabrix_proto::nvme::subsystem::Authorized;
+use fabrix_proto::nvme::subsystem::{Authorized, Transport};
 use fabrix_proto::{Claim, Nanos, Settled, Slot};
 use fabrix_rt::Buf;
 use fabrix_transport::{Incoming, Outgoing};
@@ -78,9 +78,14 @@ pub(crate) const fn io_limits(most: &Limits) -> IoLimits {
 }
 
 /// The limits of a controller.
-pub(crate) const fn controller_limits(most: &Limits, in_capsule_bytes: u32) -> ControllerLimits {
+pub(crate) const fn controller_limits(
+    most: &Limits,
+    transport: Transport,
+    in_capsule_bytes: u32,
+) -> ControllerLimits {
     ControllerLimits {
         io: io_limits(most),
+        transport,
         in_capsule_bytes,
         quiesce_ms: 0,
     }

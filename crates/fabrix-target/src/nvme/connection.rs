@@ -13,6 +13,7 @@ use std::sync::Arc;
 use fabrix_proto::nvme::fabrics::FabricsCommand;
 use fabrix_proto::nvme::queue::{ControllerEvent, Transfer};
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
+use fabrix_proto::nvme::subsystem::Transport;
 use fabrix_proto::{Claim, Nanos, Settled, Slot};
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
@@ -57,6 +58,8 @@ impl Role {
 /// NVMe's part of a connection.
 pub(crate) struct Nvme {
     role: Role,
+    /// What carries the queue.
+    transport: Transport,
     /// Most data in bytes that the host may send within a command's capsule.
     in_capsule_bytes: u32,
     /// Orders for other connections whose mailboxes had no room.
@@ -65,9 +68,10 @@ pub(crate) struct Nvme {
 
 impl Nvme {
     /// A connection without a role.
-    pub(crate) fn new(in_capsule_bytes: u32) -> Self {
+    pub(crate) fn new(transport: Transport, in_capsule_bytes: u32) -> Self {
         Self {
             role: Role::UNKNOWN,
+            transport,
             in_capsule_bytes,
             unsent: Vec::new(),
         }
@@ -238,7 +242,7 @@ impl<Q: Queue> Protocol<Q> for Nvme {
             }
             _ => lifecycle.ends_with_stream(ended),
         }
-        if matches!(ended, Ended::Socket(_)) {
+        if matches!(ended, Ended::Socket(_) | Ended::Rdma(_)) {
             connection.notice_queue_lost();
         }
     }

@@ -36,7 +36,7 @@ impl<Q: Queue> CommandContext<'_, Q> {
     /// Answers a command with `bytes` of what a disk lends.
     #[inline(always)]
     pub(crate) fn answer_lent(&mut self, claim: Claim, lent: Lent, bytes: u32) -> Settled {
-        if self.stream.needs_stable_data() {
+        if self.stream.needs_buffers() {
             return self.answer_copied(claim, &lent, bytes);
         }
         self.note_answer();
@@ -44,7 +44,7 @@ impl<Q: Queue> CommandContext<'_, Q> {
         self.stream.answer(claim, entry, bytes, Some(lent))
     }
 
-    /// Answers with a copy of lent data. The copy does not change before it is sent.
+    /// Answers with a copy of lent data, in a buffer of the shard.
     #[inline(never)]
     fn answer_copied(&mut self, claim: Claim, lent: &Lent, bytes: u32) -> Settled {
         match copy_lent(self.shard, lent) {

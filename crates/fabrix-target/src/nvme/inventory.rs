@@ -10,11 +10,10 @@ use fabrix_proto::nvme::subsystem::{
     CNTLID_MAX, Deallocate, Hosts, Inventory, Listener, Namespace, SecureChannel, Subsystem,
     Transport,
 };
-use fabrix_proto::portal::Portal;
 
 use super::DISCOVERY_PORT;
 use crate::catalog::disk::ExportedDisk;
-use crate::{Catalog, Export, Limits, Protocol, SubsystemConfig};
+use crate::{Catalog, Export, Limits, Listen, Protocol, SubsystemConfig};
 
 /// The inventory of a catalog. `disks` are its disks by UUID.
 ///
@@ -30,10 +29,10 @@ pub(crate) fn inventory(
     let subsystems = subsystems.map(|config| subsystem(config, disks, limits));
     let listeners = catalog.listen.iter();
     let listeners = listeners.filter(|listen| {
-        listen.protocol == Protocol::NvmeTcp && listen.portal.address.port() != DISCOVERY_PORT
+        listen.protocol.is_nvme() && listen.portal.address.port() != DISCOVERY_PORT
     });
-    let listeners = listeners.map(|listen| listen.portal).enumerate();
-    let listeners = listeners.map(|(index, portal)| listener(index, portal));
+    let listeners = listeners.enumerate();
+    let listeners = listeners.map(|(index, listen)| listener(index, listen));
     Inventory::new(
         subsystems.collect::<Result<_, _>>()?,
         listeners.collect(),
@@ -91,11 +90,14 @@ fn check_transfers(export: &Export, limits: &Limits) -> Result<(), String> {
     }
 }
 
-fn listener(index: usize, portal: Portal) -> Listener {
+fn listener(index: usize, listen: &Listen) -> Listener {
     Listener {
         port_id: u16::try_from(index + 1).unwrap_or(u16::MAX),
-        transport: Transport::Tcp,
-        portal,
+        transport: match listen.protocol {
+            Protocol::NvmeRdma => Transport::Rdma,
+            Protocol::NvmeTcp | Protocol::Iscsi => Transport::Tcp,
+        },
+        portal: listen.portal,
         secure_channel: SecureChannel::None,
         referral: false,
     }

@@ -1,5 +1,5 @@
-//! NVMe over Fabrics for disks: one task per connection. Only `tcp` knows what carries the
-//! connection.
+//! NVMe over Fabrics for disks: one task per connection. Only `tcp` and `rdma` know what
+//! carries the connection.
 //!
 //! A `connection` has no role until its Connect command makes it an admin queue (`admin`) or an I/O
 //! queue (`io`). `waiting` has the commands that wait for a disk. `reserve` applies reservations to
@@ -12,6 +12,7 @@ mod execute;
 mod fused;
 pub(crate) mod inventory;
 mod io;
+pub(crate) mod rdma;
 mod reserve;
 mod status;
 pub(crate) mod tcp;

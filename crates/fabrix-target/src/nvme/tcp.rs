@@ -2,24 +2,29 @@
 
 use std::rc::Rc;
 
+use fabrix_proto::nvme::subsystem::Transport;
 use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
-use fabrix_rt::{Shard, Socket, local_peer};
+use fabrix_rt::{DetachedSocket, Shard, Socket, local_peer};
 use fabrix_transport::{Stream, pass};
 
 use super::connection::Nvme;
 use crate::connection::{Accepted, Connection};
 use crate::lifecycle::STREAM;
 use crate::local::Local;
-use crate::shared::Arrival;
 
 /// Takes over an accepted connection.
-pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
-    let socket = Socket::from(arrival.socket);
+pub(crate) fn adopt(
+    shard: &mut Shard,
+    socket: DetachedSocket,
+    accepted: Accepted,
+    local: &Rc<Local>,
+) {
+    let socket = Socket::from(socket);
     let task = shard.reserve();
     let most = &local.shared.catalog.limits;
     let slots = most.max_queue_entries;
     let defaults = TargetLimits::default();
-    let most_pdu_bytes = local_peer::most_pdu_bytes(&socket, arrival.peer.ip());
+    let most_pdu_bytes = local_peer::most_pdu_bytes(&socket, accepted.peer.ip());
     let limits = TargetLimits {
         max_slots: slots,
         max_data_bytes: most.max_transfer_bytes,
@@ -31,12 +36,10 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
     let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(slots));
     stream.set_answering();
     let accepted = Accepted {
-        peer: arrival.peer,
         address: stream.socket().local_addr().ok(),
-        unauthenticated_peer: Some(arrival.unauthenticated_peer),
-        load: Some(arrival.load),
+        ..accepted
     };
-    let nvme = Nvme::new(IN_CAPSULE_BYTES.min(most_pdu_bytes));
+    let nvme = Nvme::new(Transport::Tcp, IN_CAPSULE_BYTES.min(most_pdu_bytes));
     Connection::begin(shard, task, stream, accepted, nvme, local);
 }
 

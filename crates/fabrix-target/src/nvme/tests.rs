@@ -124,7 +124,7 @@ impl Stage {
             task,
             queue,
             accepted,
-            Nvme::new(4096),
+            Nvme::new(Transport::Rdma, 4096),
             &self.local,
         );
         Host {

@@ -36,7 +36,9 @@ pub(crate) fn disk_failed(disk: &str, failed: Failed) {
 
 fn level(notice: &Notice) -> Level {
     match notice {
-        Notice::Connected { .. } | Notice::LoggedIn { .. } => Level::Info,
+        Notice::Connected { .. } | Notice::LoggedIn { .. } | Notice::ListenerBack { .. } => {
+            Level::Info
+        }
         Notice::Disconnected { end, .. } | Notice::LoggedOut { end, .. } if end.is_orderly => {
             Level::Info
         }
@@ -47,6 +49,7 @@ fn level(notice: &Notice) -> Level {
         | Notice::Refused { .. }
         | Notice::Violation { .. }
         | Notice::AcceptPaused { .. }
+        | Notice::ListenerLost { .. }
         | Notice::TooManyConnections
         | Notice::TooManyUnauthenticated { .. } => Level::Warning,
     }
@@ -76,6 +79,8 @@ fn key(notice: &Notice) -> Option<(String, Limit)> {
             (failure_key(&nsid.to_string(), failed), FAILURE_LIMIT)
         }
         Notice::AcceptPaused { .. } => ("accept".to_owned(), FAILURE_LIMIT),
+        Notice::ListenerLost { address, .. } => (format!("lost {address}"), FAILURE_LIMIT),
+        Notice::ListenerBack { address } => (format!("back {address}"), FAILURE_LIMIT),
     })
 }
 
@@ -107,6 +112,9 @@ fn fields(notice: &Notice) -> Vec<(&'static str, Value)> {
         }
         Notice::Disk { nsid, .. } | Notice::DiskFailed { nsid, .. } => vec![("nsid", json!(nsid))],
         Notice::AcceptPaused { errno } => vec![("errno", json!(errno))],
+        Notice::ListenerLost { address, .. } | Notice::ListenerBack { address } => {
+            vec![("listen", json!(address))]
+        }
         Notice::TooManyConnections => vec![],
     };
     // The numbers of connections and requests.

@@ -119,6 +119,7 @@ fn check_options(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
         let (name, scheme) = match protocol {
             Protocol::Iscsi => ("iSCSI", "iscsi"),
             Protocol::NvmeTcp => ("NVMe/TCP", "nvme+tcp"),
+            Protocol::NvmeRdma => ("NVMe/RDMA", "nvme+rdma"),
         };
         Err(Failure::usage(format!(
             "{option} is for {name}, which is not served: add --listen {scheme}://ADDR, or leave it out"

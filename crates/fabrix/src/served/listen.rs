@@ -1,5 +1,5 @@
-//! The text of a listening address: `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`, optionally
-//! with `,announce=ADDR[:PORT]`.
+//! The text of a listening address: `nvme+tcp://ADDR[:PORT]`, `nvme+rdma://ADDR[:PORT]` or
+//! `iscsi://ADDR[:PORT]`, optionally with `,announce=ADDR[:PORT]`.
 //!
 //! This module looks up host names and interfaces. The target opens the sockets.
 
@@ -24,7 +24,7 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
             }
         };
         Failure::usage(format!(
-            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
+            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, nvme+rdma://ADDR[:PORT], or iscsi://ADDR[:PORT]"
         ))
     })
 }
@@ -44,7 +44,7 @@ pub(crate) fn check_addresses(listens: &[Listen]) -> Result<(), Failure> {
 
 /// Whether hosts reach disks at an address, and not discovery only.
 pub(super) fn serves_disks(listen: &Listen) -> bool {
-    listen.protocol != Protocol::NvmeTcp || listen.portal.address.port() != DISCOVERY_PORT
+    !listen.protocol.is_nvme() || listen.portal.address.port() != DISCOVERY_PORT
 }
 
 /// The text of a listening address as [`listen_address`] parses it, without its protocol.
@@ -56,8 +56,9 @@ pub(super) fn listen_text(portal: &Portal) -> String {
 fn parse(text: &str) -> Result<Listen, String> {
     let (protocol, rest, port) = match text.split_once("://") {
         Some(("nvme+tcp", rest)) => (Protocol::NvmeTcp, rest, fabrix_host::DEFAULT_PORT),
+        Some(("nvme+rdma", rest)) => (Protocol::NvmeRdma, rest, fabrix_host::DEFAULT_PORT),
         Some(("iscsi", rest)) => (Protocol::Iscsi, rest, fabrix_host::iscsi::DEFAULT_PORT),
-        _ => return Err("not an nvme+tcp or iscsi address".to_owned()),
+        _ => return Err("not an nvme+tcp, nvme+rdma or iscsi address".to_owned()),
     };
     let (address, option) = rest.split_once(',').unwrap_or((rest, ""));
     let address = socket_address(address, port)?;
@@ -70,7 +71,7 @@ fn parse(text: &str) -> Result<Listen, String> {
             ));
         }
     };
-    if announced.is_some() && protocol == Protocol::NvmeTcp && address.port() == DISCOVERY_PORT {
+    if announced.is_some() && protocol.is_nvme() && address.port() == DISCOVERY_PORT {
         return Err(format!(
             "port {DISCOVERY_PORT} answers discovery and is not listed itself: leave out announce="
         ));
@@ -163,10 +164,11 @@ mod tests {
     fn an_address_has_the_port_of_its_protocol_or_its_own() {
         check("nvme+tcp://127.0.0.1", "127.0.0.1:4420", None);
         check("nvme+tcp://127.0.0.1:0/", "127.0.0.1:0", None);
+        check("nvme+rdma://10.8.0.1", "10.8.0.1:4420", None);
         check("iscsi://[::1]", "[::1]:3260", None);
         check("iscsi://::1", "[::1]:3260", None);
         check("nvme+tcp://[::]:4421", "[::]:4421", None);
-        refuse("tcp://127.0.0.1", "not an nvme+tcp or iscsi address");
+        refuse("tcp://127.0.0.1", "not an nvme+tcp, nvme+rdma or iscsi address");
         refuse("nvme+tcp://127.0.0.1:x", "`x` is not a port");
         refuse("nvme+tcp://[::1]4420", "`4420` is not a port");
     }

@@ -16,9 +16,9 @@ use crate::disks::{host_text, lun_of_libiscsi};
 use crate::locks::lock;
 
 impl Served {
-    /// First NVMe/TCP address that serves disks, if there is one.
-    fn nvme_portal(&self) -> Option<Portal> {
-        let portals = self.portals(Protocol::NvmeTcp);
+    /// First address of one of NVMe's protocols that serves disks, if there is one.
+    fn nvme_portal(&self, protocol: Protocol) -> Option<Portal> {
+        let portals = self.portals(protocol);
         let is_for_disks = |portal: &&Portal| portal.address.port() != DISCOVERY_PORT;
         portals.iter().find(is_for_disks).copied()
     }
@@ -36,7 +36,7 @@ impl Served {
     }
 
     /// The URI by which peers reach a namespace: nvme+tcp:// if NVMe/TCP serves disks, else
-    /// iscsi://.
+    /// iscsi://, else nvme+rdma://.
     fn uri(&self, nsid: u32) -> String {
         self.uri_at(nsid, announced)
     }
@@ -48,12 +48,22 @@ impl Served {
     }
 
     fn uri_at(&self, nsid: u32, address_of: fn(Portal) -> SocketAddr) -> String {
-        let Some(address) = self.nvme_portal().map(address_of) else {
-            let portal = self.iscsi_portal().map(address_of);
-            return portal.map_or_else(String::new, |portal| self.iscsi_uri_at(nsid, portal));
-        };
+        let over = |protocol| self.nvme_portal(protocol).map(address_of);
+        if let Some(address) = over(Protocol::NvmeTcp) {
+            return self.nvme_uri_at(nsid, "nvme+tcp", address);
+        }
+        if let Some(portal) = self.iscsi_portal().map(address_of) {
+            return self.iscsi_uri_at(nsid, portal);
+        }
+        let address = over(Protocol::NvmeRdma);
+        address.map_or_else(String::new, |address| {
+            self.nvme_uri_at(nsid, "nvme+rdma", address)
+        })
+    }
+
+    fn nvme_uri_at(&self, nsid: u32, scheme: &str, address: SocketAddr) -> String {
         let remote = Remote {
-            scheme: "nvme+tcp".to_owned(),
+            scheme: scheme.to_owned(),
             account: None,
             host: host_text(address),
             port: Some(address.port()),
@@ -76,14 +86,23 @@ impl Served {
         format!("iscsi://{portal}/{}/{lun}", self.iqn)
     }
 
-    fn connect_command(&self) -> Option<String> {
-        let address = self.nvme_portal().map(announced)?;
+    /// The command of nvme-cli that connects over a transport (`tcp`, `rdma`).
+    fn connect_command(&self, protocol: Protocol, transport: &str) -> Option<String> {
+        let address = self.nvme_portal(protocol).map(announced)?;
         Some(format!(
-            "nvme connect -t tcp -a {} -s {} -n {}",
+            "nvme connect -t {transport} -a {} -s {} -n {}",
             host_text(address),
             address.port(),
             quoted(&self.nqn)
         ))
+    }
+
+    /// The commands over TCP and over RDMA.
+    fn connect_commands(&self) -> [Option<String>; 2] {
+        [
+            self.connect_command(Protocol::NvmeTcp, "tcp"),
+            self.connect_command(Protocol::NvmeRdma, "rdma"),
+        ]
     }
 
     /// Commands of open-iscsi that discover the target and log in.
@@ -135,7 +154,8 @@ impl Served {
                 out += &format!("{}  the same disk\n", quoted(&iscsi));
             }
         }
-        let commands = self.connect_command().into_iter();
+        let commands = self.connect_commands();
+        let commands = commands.into_iter().flatten();
         let login = self.login_commands(state.allowed.uses_chap());
         for command in commands.chain(login.into_iter().flatten()) {
             out += &format!("  {command}\n");
@@ -154,6 +174,7 @@ impl Served {
             let portals = self.portals(protocol);
             portals.iter().map(listen_text).collect()
         };
+        let [over_tcp, over_rdma] = self.connect_commands();
         json!({
             "schema": 1,
             "nqn": self.nqn,
@@ -163,7 +184,9 @@ impl Served {
             "listen": texts(Protocol::NvmeTcp),
             "allow": state.allowed.words(),
             "chap": state.allowed.uses_chap(),
-            "nvme_connect": self.connect_command(),
+            "listen_rdma": texts(Protocol::NvmeRdma),
+            "nvme_connect": over_tcp,
+            "nvme_connect_rdma": over_rdma,
             "exports": exports.collect::<Vec<_>>(),
         })
     }

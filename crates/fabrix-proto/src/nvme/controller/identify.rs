@@ -19,13 +19,16 @@ use crate::nvme::identify::{
     LPA_EFFECTS, LPA_EXTENDED, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_ATOMIC, NSFEAT_OPTIMAL,
     NSTAT_READY, NamespaceList, OFCS_DISCONNECT, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT,
     ONCS_RESERVATIONS, ONCS_SAVE_AND_SELECT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES,
-    RESCAP_PERSIST, RESCAP_TYPES, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH, VWC_PRESENT,
+    RESCAP_PERSIST, RESCAP_TYPES, SGLS_KEYED, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH, VWC_PRESENT,
     fill_ascii,
 };
 use crate::nvme::log_page::ERROR_ENTRIES;
 use crate::nvme::nqn::DISCOVERY_NQN;
+use crate::nvme::rdma::capsule::DESCRIPTORS_MOST;
 use crate::nvme::spec::Status;
-use crate::nvme::subsystem::{Authorized, Deallocate, NAMESPACES_MAX, Namespace, Subsystem};
+use crate::nvme::subsystem::{
+    Authorized, Deallocate, NAMESPACES_MAX, Namespace, Subsystem, Transport,
+};
 
 impl Controller {
     pub(super) fn identify(
@@ -131,10 +134,14 @@ impl Controller {
         id.error_log_entries = zero_based(ERROR_ENTRIES);
         id.keep_alive_granularity = U16::new(GRANULARITY_UNITS);
         id.max_commands = U16::new(self.max_queue_entries);
-        id.sgl_support = U32::new(SGLS_SUPPORTED | SGLS_OFFSET);
+        let (sgls, descriptors) = match self.limits.transport {
+            Transport::Tcp => (0, 1),
+            Transport::Rdma => (SGLS_KEYED, DESCRIPTORS_MOST),
+        };
+        id.sgl_support = U32::new(SGLS_SUPPORTED | SGLS_OFFSET | sgls);
+        id.max_sgl_descriptors = u8::try_from(descriptors).unwrap_or(u8::MAX);
         id.command_capsule_size = U32::new(ENTRY_UNITS);
         id.response_capsule_size = U32::new(1);
-        id.max_sgl_descriptors = 1;
     }
 
     fn io_controller(&self, id: &mut IdentifyController, subsystem: &Subsystem, view: &Authorized) {

@@ -35,7 +35,7 @@ use super::features::{Kept, Timestamp};
 use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
 use super::nqn::Nqn;
 use super::spec::{FabricsType, Status, SubmissionEntry};
-use super::subsystem::Authorized;
+use super::subsystem::{Authorized, Transport};
 use super::timing::TimingPage;
 use crate::scsi::reservation::Notice;
 use crate::{Nanos, Slot};
@@ -61,6 +61,8 @@ pub enum Kind {
 pub struct ControllerLimits {
     /// Limits of I/O commands. `max_transfer_bytes` limits admin data too and is at least 8192.
     pub io: IoLimits,
+    /// What carries the queues. It decides how the data of a command may be described.
+    pub transport: Transport,
     /// Maximum length in bytes of data in an I/O command capsule (IOCCSZ).
     pub in_capsule_bytes: u32,
     /// CQT: longest time for which commands of a lost association may still change the disk. Zero:

@@ -253,7 +253,8 @@ impl<Q: Queue> Connection<Q, Nvme> {
             ))?;
         let disk_views = (member, states);
         let now = Nanos(shard.now().0);
-        let limits = controller_limits(most, self.protocol.in_capsule_bytes);
+        let nvme = &self.protocol;
+        let limits = controller_limits(most, nvme.transport, nvme.in_capsule_bytes);
         let admin = Admin::new(
             (controller, traffic),
             connect,

@@ -204,7 +204,7 @@ impl ControllerQueue for Messages {
         self.is_admin
     }
 
-    fn needs_stable_data(&self) -> bool {
+    fn needs_buffers(&self) -> bool {
         self.stable
     }
 

@@ -1,0 +1,185 @@
+//! A listener for hosts over RDMA: checks the requests of one address on one shard, and hands each
+//! to the shard that serves it.
+//!
+//! The listener goes with its device: the device could not be removed otherwise. It comes back with
+//! the device.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabrix_proto::nvme::rdma::connect::{ConnectReject, ConnectRequest, RejectReason};
+use fabrix_proto::portal::canonical;
+use fabrix_rt::{Completion, Shard, Task, TaskId, Token};
+use fabrix_transport::rdma::{Hub, RdmaListener, RdmaRequest};
+use zerocopy::IntoBytes;
+
+use crate::port::Close;
+use crate::shared::{Arrival, Carrier, Shared};
+use crate::{Listen, Notice};
+
+/// Requests have come, or the device goes away.
+const NEWS: u32 = 0;
+/// Timer: listens again.
+const AGAIN: u32 = 1;
+/// Time between attempts to listen again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Requests that wait until they are taken.
+const BACKLOG: u16 = 128;
+
+/// One listener.
+pub(crate) struct RdmaPort {
+    task: TaskId,
+    address: SocketAddr,
+    /// None: its device is gone.
+    listener: Option<RdmaListener>,
+    shared: Arc<Shared>,
+}
+
+impl RdmaPort {
+    /// Listens on this shard. Returns the port's task, and the address that the system chose.
+    ///
+    /// # Errors
+    /// What RDMA lacks on this machine, or that the address is in use or none of an RDMA device.
+    pub(crate) fn open(
+        shard: &mut Shard,
+        at: Listen,
+        shared: Arc<Shared>,
+    ) -> io::Result<(TaskId, Listen)> {
+        let hub = Hub::of(shard)?;
+        let task = shard.reserve();
+        let token = Token { task, slot: NEWS };
+        let listener = hub
+            .listen(at.portal.address, BACKLOG, token)
+            .map_err(in_use)
+            .inspect_err(|_| shard.remove(task))?;
+        let bound = at.bound(listener.local_addr().unwrap_or(at.portal.address));
+        let port = Self {
+            task,
+            address: bound.portal.address,
+            listener: Some(listener),
+            shared,
+        };
+        shard.install(task, Rc::new(RefCell::new(port)));
+        Ok((task, bound))
+    }
+
+    fn take_requests(&mut self) {
+        while let Some(request) = self.listener.as_mut().and_then(RdmaListener::next) {
+            // A request of a target that drains is refused: it is dropped.
+            if !self.shared.is_draining() {
+                self.admit(request);
+            }
+        }
+    }
+
+    /// Hands a request over if it is right and the limits allow it, or refuses it.
+    fn admit(&self, request: RdmaRequest) {
+        let Some(peer) = request.peer_addr().map(canonical) else {
+            return;
+        };
+        let slots = match self.check(&request) {
+            Ok(slots) => slots,
+            Err(reason) => {
+                self.shared.notice(&Notice::Refused {
+                    peer,
+                    who: None,
+                    why: reason.to_string(),
+                });
+                return reject(request, reason);
+            }
+        };
+        let Some((unauthenticated_peer, load)) = self.shared.admit(peer) else {
+            return reject(request, RejectReason::NO_RESOURCES);
+        };
+        self.shared.hand_over(Arrival {
+            carrier: Carrier::NvmeRdma(Box::new(request.detach()), slots),
+            peer,
+            unauthenticated_peer,
+            load,
+        });
+    }
+
+    /// Commands that the queue of a request has at the same time.
+    fn check(&self, request: &RdmaRequest) -> Result<u16, RejectReason> {
+        let asked = ConnectRequest::parse(request.private_data())?;
+        if request.reads() == 0 {
+            return Err(RejectReason::RESPONDER_RESOURCES);
+        }
+        let most = self.shared.catalog.limits.max_queue_entries;
+        Ok(u16::try_from(asked.commands()).map_or(most, |commands| commands.min(most)))
+    }
+
+    /// The device goes away, and the listener with it.
+    fn lost(&mut self, shard: &mut Shard, errno: i32) {
+        if self.listener.take().is_some() {
+            let address = self.address;
+            self.shared.notice(&Notice::ListenerLost { address, errno });
+            self.listen_later(shard);
+        }
+    }
+
+    fn listen_later(&self, shard: &mut Shard) {
+        let at = shard.now() + AGAIN_AFTER;
+        let token = Token {
+            task: self.task,
+            slot: AGAIN,
+        };
+        shard.set_timer(token, at);
+    }
+}
+
+impl Task for RdmaPort {
+    fn completed(&mut self, shard: &mut Shard, _slot: u32, completion: Completion) {
+        match completion.result {
+            0.. => self.take_requests(),
+            errno => self.lost(shard, -errno),
+        }
+    }
+
+    /// Listens again, once the device is back.
+    fn expired(&mut self, shard: &mut Shard, _slot: u32) {
+        if self.shared.is_draining() {
+            return;
+        }
+        let token = Token {
+            task: self.task,
+            slot: NEWS,
+        };
+        let again = Hub::of(shard).and_then(|hub| hub.listen(self.address, BACKLOG, token));
+        match again {
+            Ok(listener) => {
+                self.listener = Some(listener);
+                let address = self.address;
+                self.shared.notice(&Notice::ListenerBack { address });
+            }
+            Err(_) => self.listen_later(shard),
+        }
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        let Ok(close) = message.downcast::<Close>() else {
+            return debug_assert!(false, "a port takes Close only");
+        };
+        self.listener = None;
+        shard.remove(self.task);
+        drop(close);
+    }
+}
+
+/// The peer may be gone already.
+fn reject(request: RdmaRequest, reason: RejectReason) {
+    let _gone = request.reject(ConnectReject::new(reason).as_bytes());
+}
+
+/// The connection manager has another error for a port that is in use.
+fn in_use(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => io::ErrorKind::AddrInUse.into(),
+        _ => error,
+    }
+}

@@ -1,0 +1,218 @@
+//! Requests at the queue pair for the commands of a queue: RDMA READs, and answers.
+//!
+//! A queue pair takes a fixed number of requests, and fewer RDMA READs at the same time. What finds
+//! no room waits in the order of its coming, and begins when earlier requests have ended. Answers
+//! and RDMA READs wait apart, because a READ that waits for other READs must not hold up an answer.
+//! Each slot waits at most once, so the slots bound both lists.
+
+use std::collections::VecDeque;
+
+use fabrix_proto::Slot;
+use fabrix_proto::nvme::rdma::capsule::{DESCRIPTORS_MOST, descriptors};
+use fabrix_proto::nvme::rdma::target::Answer;
+use fabrix_proto::nvme::spec::{CompletionEntry, KeyedSglDescriptor, Status};
+use fabrix_rt::Buf;
+use sys_rdma::{Memory, Part, Remote, Unsent, Why};
+use zerocopy::IntoBytes;
+
+use super::RdmaQueue;
+use crate::rdma::Pair;
+use crate::slot::Outgoing;
+
+/// Requests of one command at the most: its data in pieces, and the response.
+pub(super) const REQUESTS_OF_A_COMMAND: u32 = DESCRIPTORS_MOST as u32 + 1;
+
+/// What is to be done for a slot.
+pub(super) enum Work {
+    /// Read the data of the command into the buffer.
+    Fetch { slot: Slot, buf: Buf },
+    /// Write the data, send the response, and take the next command in this slot.
+    Answer {
+        slot: Slot,
+        answer: Answer,
+        data: Option<(Memory, usize)>,
+    },
+    /// Take the next command in this slot.
+    Forget { slot: Slot },
+}
+
+/// What waits for room.
+#[derive(Default)]
+pub(super) struct Waiting {
+    fetches: VecDeque<Work>,
+    answers: VecDeque<Work>,
+    /// Slots whose data could not be read. Their commands are told so with the next event.
+    pub(super) unfetched: VecDeque<Slot>,
+}
+
+impl Waiting {
+    pub(super) fn is_empty(&self) -> bool {
+        self.fetches.is_empty() && self.answers.is_empty()
+    }
+
+    fn list(&mut self, work: &Work) -> &mut VecDeque<Work> {
+        match work {
+            Work::Fetch { .. } => &mut self.fetches,
+            Work::Answer { .. } | Work::Forget { .. } => &mut self.answers,
+        }
+    }
+}
+
+impl Work {
+    /// The answer to a command, with its data.
+    pub(super) fn answer(slot: Slot, answer: Answer, outgoing: Option<Outgoing>) -> Self {
+        let data = match outgoing {
+            Some(Outgoing::Buf(buf, start)) => Some((Memory::Buf(buf), start)),
+            Some(Outgoing::Lent(lent)) => Some((Memory::Lent(lent), 0)),
+            None => None,
+        };
+        Self::Answer { slot, answer, data }
+    }
+
+    /// The slot whose RDMA READ has this token. None: it is a token of something else.
+    pub(super) fn fetched_slot(token: u64) -> Option<Slot> {
+        let slot = token.checked_sub(FETCH)?;
+        u16::try_from(slot).ok().map(Slot)
+    }
+}
+
+impl<P: Pair> RdmaQueue<P> {
+    /// Begins a work, behind those of its kind that wait.
+    pub(super) fn begin(&mut self, work: Work) {
+        if !self.waiting.list(&work).is_empty() {
+            return self.waiting.list(&work).push_back(work);
+        }
+        if let Some(work) = self.try_begin(work) {
+            self.waiting.list(&work).push_back(work);
+        }
+    }
+
+    /// Begins what has waited, as far as there is room now.
+    pub(super) fn begin_waiting(&mut self) {
+        while let Some(work) = self.waiting.answers.pop_front() {
+            if let Some(work) = self.try_begin(work) {
+                self.waiting.answers.push_front(work);
+                break;
+            }
+        }
+        while let Some(work) = self.waiting.fetches.pop_front() {
+            if let Some(work) = self.try_begin(work) {
+                return self.waiting.fetches.push_front(work);
+            }
+        }
+    }
+
+    /// Begins a work. Returns it if there is no room.
+    fn try_begin(&mut self, work: Work) -> Option<Work> {
+        match work {
+            Work::Fetch { slot, buf } => self.try_fetch(slot, buf),
+            Work::Answer { slot, answer, data } => self.try_answer(slot, answer, data),
+            Work::Forget { slot } => {
+                self.take_next(slot);
+                None
+            }
+        }
+    }
+
+    fn try_fetch(&mut self, slot: Slot, buf: Buf) -> Option<Work> {
+        let mut parts = [NO_PART; DESCRIPTORS_MOST];
+        let bytes = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        let count = split(descriptors(self.capsule(slot)), 0, bytes, &mut parts);
+        let pair = self.pair.as_mut()?;
+        let token = FETCH + u64::from(slot.0);
+        match pair.read(buf, &parts[..count], token) {
+            Err(Unsent {
+                why: Why::Full,
+                memory: Some(Memory::Buf(buf)),
+            }) => Some(Work::Fetch { slot, buf }),
+            Err(unsent) => {
+                if unsent.why == Why::Unregistered {
+                    self.waiting.unfetched.push_back(slot);
+                }
+                // A closed connection ends by itself.
+                None
+            }
+            Ok(()) => None,
+        }
+    }
+
+    fn try_answer(
+        &mut self,
+        slot: Slot,
+        mut answer: Answer,
+        data: Option<(Memory, usize)>,
+    ) -> Option<Work> {
+        let mut parts = [NO_PART; DESCRIPTORS_MOST];
+        let start = data.as_ref().map_or(0, |(_, start)| *start);
+        let listed = descriptors(self.capsule(slot));
+        let count = match data {
+            Some(_) => split(listed, start, answer.data_bytes, &mut parts),
+            None => 0,
+        };
+        let pair = self.pair.as_mut()?;
+        if pair.room() < count + 1 {
+            return Some(Work::Answer { slot, answer, data });
+        }
+        if let Some((memory, _)) = data
+            && count > 0
+            && let Err(unsent) = pair.write(memory, &parts[..count], ANSWER)
+            && unsent.why != Why::Closed
+        {
+            // Nothing was written, so the host must not believe that it has its data.
+            let failed = CompletionEntry::new(Status::TRANSIENT_TRANSPORT_ERROR, 0);
+            answer.entry.status = failed.status;
+        }
+        let response = answer.entry.as_bytes();
+        // A closed connection takes no answer and needs none.
+        let _closed = pair.send(response, answer.invalidate, ANSWER);
+        self.take_next(slot);
+        None
+    }
+
+    /// Hands the receive of a slot to the device again.
+    fn take_next(&mut self, slot: Slot) {
+        if self.current == Some(slot) {
+            self.current = None;
+        }
+        if let Some(pair) = &mut self.pair {
+            pair.post_receive(slot.0.into());
+        }
+    }
+}
+
+/// Parts of a transfer of `bytes` bytes of memory from `start`, along the descriptors. Returns the
+/// number of parts.
+fn split(
+    listed: &[KeyedSglDescriptor],
+    mut start: usize,
+    mut bytes: u32,
+    parts: &mut [Part; DESCRIPTORS_MOST],
+) -> usize {
+    let mut count = 0;
+    for descriptor in listed.iter().take(DESCRIPTORS_MOST) {
+        let length = descriptor.length_bytes().min(bytes);
+        if length == 0 {
+            continue;
+        }
+        parts[count] = Part {
+            start,
+            bytes: length,
+            remote: Remote {
+                address: descriptor.address.get(),
+                key: descriptor.key.get(),
+            },
+        };
+        (start, bytes, count) = (start + length as usize, bytes - length, count + 1);
+    }
+    count
+}
+
+const NO_PART: Part = Part {
+    start: 0,
+    bytes: 0,
+    remote: Remote { address: 0, key: 0 },
+};
+/// Token of everything of an answer. Nothing follows its end but the room that it leaves.
+const ANSWER: u64 = 0;
+/// Token of the RDMA READ of slot 0. Those of other slots follow.
+const FETCH: u64 = 1;

@@ -1,0 +1,21 @@
+//! RDMA connections of a shard: who hears what, and what they share.
+//!
+//! The [`Hub`] of a shard takes the events of the connection manager and the completions of its
+//! adapters, and tells the tasks that they concern. An adapter is a device as one shard uses it. A
+//! [`Member`] is one connection with its queue pair; it belongs to the task of the connection.
+//! [`Pair`] is what a transport needs of a queue pair, so that tests can have one in memory.
+//!
+//! Nothing here knows what a message means.
+
+mod adapter;
+mod hub;
+mod listener;
+mod member;
+mod pair;
+mod request;
+
+pub use hub::{Hub, RDMA_LOST, RDMA_READY};
+pub use listener::RdmaListener;
+pub use member::Member;
+pub use pair::Pair;
+pub use request::{DetachedRequest, RdmaRequest};

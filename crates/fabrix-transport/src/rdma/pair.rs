@@ -1,0 +1,54 @@
+//! What a transport of messages needs of a queue pair.
+
+use std::io;
+
+use fabrix_rt::Buf;
+use sys_rdma::{Done, Memory, Part, Unsent};
+
+/// One end of an RDMA connection: messages, RDMA READ and RDMA WRITE.
+///
+/// [`sys_rdma::QueuePair`] says what each method promises. A queue pair in memory keeps the same
+/// promises in tests and in simulated worlds.
+pub trait Pair {
+    /// Hands the receive of a slot to the device, with the next flush.
+    fn post_receive(&mut self, slot: u32);
+
+    /// The message in a slot that was not handed to the device again.
+    fn message(&self, slot: u32, bytes: usize) -> &[u8];
+
+    /// Prepares a message, which may make a key of the peer invalid.
+    ///
+    /// # Errors
+    /// The reason.
+    fn send(&mut self, message: &[u8], invalidate: Option<u32>, token: u64) -> Result<(), Unsent>;
+
+    /// Prepares RDMA WRITEs of all parts.
+    ///
+    /// # Errors
+    /// The reason, and the memory back.
+    fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent>;
+
+    /// Prepares RDMA READs of all parts.
+    ///
+    /// # Errors
+    /// The reason, and the buffer back.
+    fn read(&mut self, buf: Buf, parts: &[Part], token: u64) -> Result<(), Unsent>;
+
+    /// Requests that may be prepared now.
+    fn room(&self) -> usize;
+
+    /// Requests that have not ended.
+    fn sends_in_progress(&self) -> usize;
+
+    /// Hands everything that is prepared to the device.
+    ///
+    /// # Errors
+    /// The device takes no more: the connection has failed.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// The next news. None: there are no more.
+    fn next_done(&mut self) -> Option<Done>;
+
+    /// Ends the connection.
+    fn disconnect(&mut self);
+}

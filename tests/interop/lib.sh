@@ -121,9 +121,10 @@ stop() {
 }
 
 # connect WORD...: nvme connect to our subsystem, and wait for the namespaces. The controller is $ctrl.
+TRANSPORT=tcp
 connect() {
     before=$(ls /sys/class/nvme)
-    nvme connect -t tcp -a $ADDRESS -s $PORT -n $NQN "$@"
+    nvme connect -t $TRANSPORT -a $ADDRESS -s $PORT -n $NQN "$@"
     ctrl=
     for name in $(ls /sys/class/nvme); do
         case " $(echo $before) " in

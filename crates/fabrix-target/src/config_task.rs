@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use fabrix_rt::{Completion, Shard, Task, TaskId};
 
+use crate::connection::Accepted;
 use crate::local::Local;
 use crate::registry::ConnectionOrder;
-use crate::connection::Accepted;
 use crate::shared::{Arrival, Carrier, Order, Shared};
 use crate::{iscsi, nvme};
 

@@ -207,7 +207,10 @@ impl fmt::Display for Notice {
                 std::io::Error::from_raw_os_error(*errno)
             ),
             Self::ListenerBack { address } => {
-                write!(f, "the RDMA device of {address} is back: hosts can connect there again")
+                write!(
+                    f,
+                    "the RDMA device of {address} is back: hosts can connect there again"
+                )
             }
             Self::TooManyConnections => {
                 f.write_str("closed a new connection: there are as many as allowed")

@@ -175,12 +175,10 @@ fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), Targ
     let first = shared.shards.first().ok_or(TargetError::Stopped)?;
     let shared = Arc::clone(shared);
     let control = Arc::clone(&shared.control);
-    call(&*control, first, move |shard| {
-        match at.protocol {
-            Protocol::NvmeTcp => Port::open(shard, at, Carrier::NvmeTcp, shared),
-            Protocol::Iscsi => Port::open(shard, at, Carrier::Iscsi, shared),
-            Protocol::NvmeRdma => RdmaPort::open(shard, at, shared),
-        }
+    call(&*control, first, move |shard| match at.protocol {
+        Protocol::NvmeTcp => Port::open(shard, at, Carrier::NvmeTcp, shared),
+        Protocol::Iscsi => Port::open(shard, at, Carrier::Iscsi, shared),
+        Protocol::NvmeRdma => RdmaPort::open(shard, at, shared),
     })?
     .map_err(|error| TargetError::Listen(at.portal.address, error))
 }

@@ -109,7 +109,9 @@ impl Allowed {
     pub(crate) fn check(&self, Listen { protocol, portal }: Listen) -> Result<(), Failure> {
         let address = portal.address;
         let (names, others, options) = match protocol {
-            Protocol::NvmeTcp | Protocol::NvmeRdma => (&self.hosts, &self.initiators, "--allow HOSTNQN"),
+            Protocol::NvmeTcp | Protocol::NvmeRdma => {
+                (&self.hosts, &self.initiators, "--allow HOSTNQN")
+            }
             Protocol::Iscsi => (
                 &self.initiators,
                 &self.hosts,

@@ -105,7 +105,12 @@ impl<P: Pair> RdmaQueue<P> {
         }
     }
 
-    fn ended(&mut self, token: u64, is_ok: bool, memory: Option<Memory>) -> Option<ControllerEvent> {
+    fn ended(
+        &mut self,
+        token: u64,
+        is_ok: bool,
+        memory: Option<Memory>,
+    ) -> Option<ControllerEvent> {
         let event = match Work::fetched_slot(token) {
             Some(slot) => self.fetched(slot, is_ok, memory),
             None => None,

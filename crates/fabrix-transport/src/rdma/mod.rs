@@ -3,7 +3,8 @@
 //! The [`Hub`] of a shard takes the events of the connection manager and the completions of its
 //! adapters, and tells the tasks that they concern. An adapter is a device as one shard uses it. A
 //! [`Member`] is one connection with its queue pair; it belongs to the task of the connection.
-//! [`Pair`] is what a transport needs of a queue pair, so that tests can have one in memory.
+//! [`Pair`] is what a transport needs of a queue pair, so that tests and simulators can have one in memory
+//! ([`simulated`]).
 //!
 //! Nothing here knows what a message means.
 
@@ -13,6 +14,7 @@ mod listener;
 mod member;
 mod pair;
 mod request;
+pub mod simulated;
 
 pub use hub::{Hub, RDMA_LOST, RDMA_READY};
 pub use listener::RdmaListener;

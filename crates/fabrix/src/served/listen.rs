@@ -168,7 +168,10 @@ mod tests {
         check("iscsi://[::1]", "[::1]:3260", None);
         check("iscsi://::1", "[::1]:3260", None);
         check("nvme+tcp://[::]:4421", "[::]:4421", None);
-        refuse("tcp://127.0.0.1", "not an nvme+tcp, nvme+rdma or iscsi address");
+        refuse(
+            "tcp://127.0.0.1",
+            "not an nvme+tcp, nvme+rdma or iscsi address",
+        );
         refuse("nvme+tcp://127.0.0.1:x", "`x` is not a port");
         refuse("nvme+tcp://[::1]4420", "`4420` is not a port");
     }

@@ -444,6 +444,19 @@ rdma_is_unused() {
     [ "$used" = "$unused" ]
 }
 
+# rdma_unused_by PROGRAM: as rdma_unused, where the kernel itself has used the device too.
+rdma_unused_by() {
+    wait_for 10 rdma_has_none_of "$1"
+    is "messages without a receive" "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_rnr_err)" 0
+}
+
+rdma_has_none_of() {
+    for kind in cm_id qp cq mr pd; do
+        rdma res show $kind | grep -q "comm $1" && return 1
+    done
+    return 0
+}
+
 # Somebody waits for RDMA connections.
 rdma_listens() {
     rdma res show cm_id | grep -q LISTEN

@@ -22,7 +22,7 @@ contains "the commands" "$(cat /tmp/serve.out)" "nvme connect -t rdma -a $RDMA"
 found=$(nvme discover -t rdma -a $RDMA -s 4420)
 contains "discovery over RDMA" "$found" "trtype:  rdma"
 contains "discovery over RDMA" "$found" "trtype:  tcp"
-contains "discovery over RDMA" "$found" "prtype:  not specified"
+contains "discovery over RDMA" "$found" "rdma_prtype: not specified"
 
 TRANSPORT=rdma
 for words in "-i 1" "-i 2"; do
@@ -63,4 +63,4 @@ dd if=$(disk_of 1) of=/tmp/rdma.bytes bs=1M count=8 iflag=direct 2>/dev/null
 cmp /tmp/tcp.bytes /tmp/rdma.bytes || fail "RDMA reads other bytes than TCP has written"
 disconnect
 stop
-rdma_unused
+rdma_unused_by fabrix

@@ -1,0 +1,74 @@
+# What ends connections of the kernel's NVMe/RDMA host: a reset under load, a target that is killed and comes back, a target
+# that stands still, and the RDMA device that is removed. The host comes back by itself, and no data is wrong.
+# modules: rdma_rxe crc32_generic crc32c_generic rdma_ucm dummy nvme-rdma nvme-tcp
+# tools: ip rdma nvme fio libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
+# kernel: own newer
+# seconds: 300
+# log: speed is unknown
+# log: rxe0: .*non-flush error
+# log: nvme nvme[0-9]+: .*
+# log: (Buffer )?I/O error, dev nvme.*
+# log: nvme.*: (RECV|SEND|MEMREG|INV) for CQE .*
+rdma_up
+ADDRESS=$RDMA
+TRANSPORT=rdma
+
+# load DISK: writes and verifies until it is told to stop. Its process is $load.
+load() {
+    fio --name=load --filename="$1" --direct=1 --ioengine=libaio --iodepth=16 --bs=4k-64k --rw=randwrite --size=16M \
+        --time_based --runtime=300 --verify=crc32c --verify_fatal=1 --verify_backlog=16 >/tmp/load.out 2>&1 &
+    load=$!
+}
+
+# The load goes on: the disk has answered more requests than before.
+goes_on() {
+    [ "$(awk '{print $1 + $5}' /sys/block/${disk##*/}/stat)" -gt "$answered" ]
+}
+
+load_goes_on() {
+    kill -0 $load || fail "the load has ended: $(cat /tmp/load.out)"
+    answered=$(awk '{print $1 + $5}' /sys/block/${disk##*/}/stat)
+    wait_for 60 goes_on
+}
+
+serves() {
+    serve file:/tmp/disk,size=64M --listen nvme+rdma://$RDMA --allow any
+}
+
+serves
+connect -i 2 --reconnect-delay=1 --ctrl-loss-tmo=120 --keep-alive-tmo=5
+disk=$(disk_of 1)
+load "$disk"
+load_goes_on
+
+nvme reset /dev/$ctrl
+wait_for 30 controller_is live
+load_goes_on
+
+kill -9 $target
+wait $target || true
+serves
+wait_for 60 controller_is live
+load_goes_on
+
+# The kernel answers for a process that stands still, so only the keep-alive notices.
+kill -STOP $target
+wait_for 60 not controller_is live
+kill -CONT $target
+wait_for 60 controller_is live
+load_goes_on
+
+timeout 20 rdma link del rxe0 || fail "the device was not removed in time: $(cat /tmp/serve.err)"
+contains "the log" "$(cat /tmp/serve.err)" "the RDMA device of $RDMA:4420 is gone"
+kill -0 $target || fail "the target has ended: $(cat /tmp/serve.err)"
+rdma_link
+wait_for 30 grep -q "is back" /tmp/serve.err
+wait_for 60 controller_is live
+load_goes_on
+
+kill $load
+wait $load || true
+not grep -q "verify:" /tmp/load.out || fail "wrong data: $(cat /tmp/load.out)"
+disconnect
+stop
+rdma_unused_by fabrix

@@ -168,7 +168,7 @@ impl Shared {
         self.draining.load(Ordering::SeqCst)
     }
 
-    fn connected(&self) {
+    pub(crate) fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -32,7 +32,7 @@ load_goes_on() {
 }
 
 serves() {
-    serve file:/tmp/disk,size=64M --listen nvme+rdma://$RDMA --allow any
+    serve file:/tmp/disk,size=64M,direct=off --listen nvme+rdma://$RDMA --allow any
 }
 
 serves

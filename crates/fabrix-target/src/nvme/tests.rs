@@ -17,6 +17,7 @@ use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{
     CompletionEntry, KeyedSglDescriptor, SglDescriptor, SglKind, Status, SubmissionEntry,
 };
+use fabrix_proto::nvme::subsystem::Transport;
 use fabrix_rt::{Completion, ControlThread, HugePages, Loan, Shard, ShardConfig, TaskId, Wait};
 use zerocopy::{IntoBytes, transmute};
 

@@ -1,8 +1,6 @@
-//! The commands of this folder over a transport that is not TCP: see `messages`.
+//! The commands of this folder over a transport that is not TCP: NVMe/RDMA, with queue pairs in
+//! memory.
 
-mod messages;
-
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,9 +17,11 @@ use fabrix_proto::nvme::spec::{
 };
 use fabrix_proto::nvme::subsystem::Transport;
 use fabrix_rt::{Completion, ControlThread, HugePages, Loan, Shard, ShardConfig, TaskId, Wait};
-use zerocopy::{IntoBytes, transmute};
+use fabrix_transport::RdmaQueue;
+use fabrix_transport::rdma::simulated::{SimulatedPair, SimulatedSizes, link};
+use fabrix_transport::rdma::{Done, Pair};
+use zerocopy::{FromBytes, IntoBytes, transmute};
 
-use self::messages::{Messages, Wire};
 use super::connection::Nvme;
 use crate::connection::{Accepted, Connection};
 use crate::local::Local;
@@ -36,7 +36,7 @@ struct Stage {
 
 /// The host's end of one queue.
 struct Host {
-    wire: Rc<RefCell<Wire>>,
+    pair: SimulatedPair,
     task: TaskId,
     next_id: u16,
 }
@@ -103,8 +103,12 @@ impl Stage {
     }
 
     /// A new connection of a host, without a Connect.
-    fn dial(&mut self, stable: bool) -> Host {
-        let wire = Rc::new(RefCell::new(Wire::default()));
+    fn dial(&mut self) -> Host {
+        let (mut pair, mut ours) = link([SIZES; 2]);
+        for end in [&mut pair, &mut ours] {
+            (0..ENTRIES.into()).for_each(|slot| end.post_receive(slot));
+            end.flush().expect("in memory");
+        }
         let peer = SocketAddr::from(([192, 0, 2, 1], 4420));
         let shared = &self.local.shared;
         let unauthenticated_peer = shared
@@ -119,7 +123,7 @@ impl Stage {
         };
         shared.connected();
         let task = self.shard.reserve();
-        let queue = Messages::new(&wire, 32, stable);
+        let queue = RdmaQueue::new(ours, ENTRIES, 1 << 20, true);
         Connection::begin(
             &mut self.shard,
             task,
@@ -129,7 +133,7 @@ impl Stage {
             &self.local,
         );
         Host {
-            wire,
+            pair,
             task,
             next_id: 0,
         }
@@ -138,22 +142,22 @@ impl Stage {
     /// Runs a queue until all submitted commands are answered. Returns the answers.
     fn serve<const COUNT: usize>(
         &mut self,
-        host: &Host,
+        host: &mut Host,
     ) -> [(CompletionEntry, Option<u32>); COUNT] {
-        let task = self.shard.task(host.task).expect("the connection lives");
-        let arrived = Completion {
-            result: 0,
-            loan: Loan::None,
-        };
-        task.borrow_mut().completed(&mut self.shard, 0, arrived);
+        host.pair.flush().expect("in memory");
+        let mut answers = Vec::new();
         // A disk may end a request in one of the next turns.
         for _ in 0..TURNS {
-            if host.wire.borrow().completions.len() < COUNT {
-                self.shard.turn(Wait::Never);
-            }
+            while host.pair.step() || host.pair.step_peer() {}
+            host.take_answers(&mut answers);
+            let task = self.shard.task(host.task).expect("the connection lives");
+            let arrived = Completion {
+                result: 0,
+                loan: Loan::None,
+            };
+            task.borrow_mut().completed(&mut self.shard, 0, arrived);
+            self.shard.turn(Wait::Never);
         }
-        let mut wire = host.wire.borrow_mut();
-        let answers: Vec<_> = wire.completions.drain(..).collect();
         answers.try_into().expect("one answer for each command")
     }
 
@@ -177,19 +181,18 @@ impl Stage {
     }
 
     /// An enabled controller, and an I/O queue of it.
-    fn connected(&mut self, stable: bool) -> (Host, Host) {
-        let mut admin = self.dial(stable);
+    fn connected(&mut self) -> (Host, Host) {
+        let mut admin = self.dial();
         let (entry, data) = wish(0, CNTLID_DYNAMIC).to_wire();
         let in_capsule = Data::InCapsule(data.as_bytes());
         let controller = self.succeed(&mut admin, entry, in_capsule) & 0xFFFF;
         let enable = SubmissionEntry::property_set(Property::CC, 0x0046_0001);
         self.succeed(&mut admin, enable, Data::None);
-        let mut io = self.dial(stable);
+        let mut io = self.dial();
         let controller = u16::try_from(controller).expect("16 bits");
         let (entry, data) = wish(1, controller).to_wire();
         io.remember(7, data.as_bytes());
         self.succeed(&mut io, entry, Data::At(7, 0, data.as_bytes().len()));
-        assert_eq!(io.wire.borrow().fetched, [(0, 0, 1024)]);
         (admin, io)
     }
 }
@@ -197,7 +200,29 @@ impl Stage {
 impl Host {
     /// Gives memory of the host a key.
     fn remember(&self, key: u32, bytes: &[u8]) {
-        self.wire.borrow_mut().memory.insert(key, bytes.to_vec());
+        self.pair.expose(key, bytes.to_vec());
+    }
+
+    /// The memory behind a key.
+    fn memory(&self, key: u32) -> Vec<u8> {
+        self.pair.exposed(key).expect("the key is valid")
+    }
+
+    /// Takes the answers that have come, and the keys that they have made invalid.
+    fn take_answers(&mut self, answers: &mut Vec<(CompletionEntry, Option<u32>)>) {
+        while let Some(done) = self.pair.next_done() {
+            if let Done::Received {
+                slot,
+                bytes,
+                invalidated,
+            } = done
+            {
+                let entry = CompletionEntry::read_from_bytes(self.pair.message(slot, bytes));
+                answers.push((entry.expect("16 bytes"), invalidated));
+                self.pair.post_receive(slot);
+            }
+        }
+        self.pair.flush().expect("in memory");
     }
 
     fn submit(&mut self, mut entry: SubmissionEntry, data: Data<'_>) -> u16 {
@@ -214,8 +239,8 @@ impl Host {
             Data::At(..) => entry.sgl = keyed(SglKind::KEYED, data),
             Data::Once(..) => entry.sgl = keyed(SglKind::KEYED_INVALIDATE, data),
         }
-        let capsule = (entry.to_array(), inline);
-        self.wire.borrow_mut().capsules.push_back(capsule);
+        let capsule = [&entry.to_array()[..], &inline].concat();
+        self.pair.send(&capsule, None, 0).expect("room");
         self.next_id
     }
 }
@@ -237,7 +262,7 @@ fn keyed(kind: SglKind, data: Data<'_>) -> SglDescriptor {
 fn wish(queue_id: u16, controller_id: u16) -> Connect {
     Connect {
         queue_id,
-        queue_entries: 32,
+        queue_entries: ENTRIES.into(),
         keep_alive_ms: 0,
         disable_sq_flow_control: false,
         host_id: [7; 16],
@@ -250,7 +275,7 @@ fn wish(queue_id: u16, controller_id: u16) -> Connect {
 #[test]
 fn a_controller_identifies_itself_into_keyed_memory() {
     let mut stage = Stage::new();
-    let (mut admin, _io) = stage.connected(false);
+    let (mut admin, _io) = stage.connected();
     admin.remember(3, &[0xEE; 8192]);
     let identify = SubmissionEntry::identify(Identify {
         cns: Cns::CONTROLLER,
@@ -258,43 +283,35 @@ fn a_controller_identifies_itself_into_keyed_memory() {
         controller_id: 0,
         command_set: 0,
     });
-    stage.succeed(&mut admin, identify, Data::Once(3, 4096, 4096));
-    let wire = admin.wire.borrow();
-    let page = &wire.memory[&3];
+    stage.succeed(&mut admin, identify, Data::At(3, 4096, 4096));
+    let page = admin.memory(3);
     assert_eq!(
         page[..4096],
         [0xEE; 4096],
         "only what the key was given for"
     );
     assert_eq!(&page[4096 + 4..][..6], b"FBXMSG");
-    assert_eq!(wire.sent, [(0, 0, 4096)]);
 }
 
 #[test]
 fn what_was_fetched_by_key_is_read_back() {
-    for stable in [false, true] {
-        let mut stage = Stage::new();
-        let (_admin, mut io) = stage.connected(stable);
-        let data: Vec<u8> = (0..10_240_u32).map(|at| (at % 251) as u8).collect();
-        io.remember(8, &[&[0; 16], &data[..]].concat());
-        io.remember(9, &[0; 10_240]);
-        io.wire.borrow_mut().fetched.clear();
-        let write = SubmissionEntry::write(1, 64, 20, false);
-        stage.succeed(&mut io, write, Data::At(8, 16, 10_240));
-        let pieces = [(0, 0, 4096), (0, 4096, 4096), (0, 8192, 2048)];
-        assert_eq!(io.wire.borrow().fetched, pieces);
-        let read = SubmissionEntry::read(1, 64, 20);
-        stage.succeed(&mut io, read, Data::Once(9, 0, 10_240));
-        let wire = io.wire.borrow();
-        assert!(wire.memory[&9] == data, "stable: {stable}");
-        assert_eq!(wire.sent, pieces);
-    }
+    let mut stage = Stage::new();
+    let (_admin, mut io) = stage.connected();
+    let data: Vec<u8> = (0..10_240_u32).map(|at| (at % 251) as u8).collect();
+    io.remember(8, &[&[0; 16], &data[..]].concat());
+    io.remember(9, &[0; 10_240]);
+    let write = SubmissionEntry::write(1, 64, 20, false);
+    stage.succeed(&mut io, write, Data::Once(8, 16, 10_240));
+    assert!(io.pair.exposed(8).is_none(), "the answer ends the key");
+    let read = SubmissionEntry::read(1, 64, 20);
+    stage.succeed(&mut io, read, Data::At(9, 0, 10_240));
+    assert!(io.memory(9) == data);
 }
 
 #[test]
 fn compare_and_write_takes_one_half_by_key_and_one_in_its_capsule() {
     let mut stage = Stage::new();
-    let (_admin, mut io) = stage.connected(false);
+    let (_admin, mut io) = stage.connected();
     let (old, new) = ([0; 512], [5; 512]);
     io.remember(8, &new);
     let mut compare_and_write = |stage: &mut Stage, expected: &[u8]| {
@@ -302,7 +319,7 @@ fn compare_and_write_takes_one_half_by_key_and_one_in_its_capsule() {
         let write = SubmissionEntry::write(1, 3, 1, false).fused(Fuse::Second);
         io.submit(compare, Data::InCapsule(expected));
         io.submit(write, Data::At(8, 0, 512));
-        let answers: [_; 2] = stage.serve(&io);
+        let answers: [_; 2] = stage.serve(&mut io);
         answers.map(|(answer, _)| answer.status())
     };
     let failed = [Status::COMPARE_FAILURE, Status::ABORTED_FAILED_FUSED];
@@ -310,22 +327,29 @@ fn compare_and_write_takes_one_half_by_key_and_one_in_its_capsule() {
     assert_eq!(compare_and_write(&mut stage, &old), [Status::SUCCESS; 2]);
     io.remember(9, &old);
     stage.succeed(&mut io, SubmissionEntry::read(1, 3, 1), Data::At(9, 0, 512));
-    assert_eq!(io.wire.borrow().memory[&9], new);
+    assert_eq!(io.memory(9), new);
 }
 
 #[test]
 fn a_transfer_of_another_length_than_the_command_says_is_refused_and_moves_nothing() {
     let mut stage = Stage::new();
-    let (_admin, mut io) = stage.connected(false);
+    let (_admin, mut io) = stage.connected();
     io.remember(9, &[1; 512]);
     let read = SubmissionEntry::read(1, 0, 2);
     let answer = stage.run(&mut io, read, Data::At(9, 0, 512));
     assert_eq!(answer.status(), Status::DATA_SGL_LENGTH_INVALID);
-    assert_eq!(io.wire.borrow().memory[&9], [1; 512]);
-    assert!(io.wire.borrow().sent.is_empty());
+    assert_eq!(io.memory(9), [1; 512]);
 }
 
 /// Turns to wait for a disk in memory: more than it needs.
 const TURNS: usize = 10;
+/// Entries of each queue.
+const ENTRIES: u16 = 32;
+const SIZES: SimulatedSizes = SimulatedSizes {
+    requests: 64,
+    receives: ENTRIES as usize,
+    receive_bytes: 64 + 4096,
+    reads: 4,
+};
 const NQN: &str = "nqn.2026-01.example:fabrix-by-messages";
 const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";

@@ -59,7 +59,7 @@ impl<P: Pair> RdmaQueue<P> {
             machine: Target::new(slots, max_data_bytes, can_invalidate),
             slots: (0..slots).map(|_| SlotState::default()).collect(),
             current: None,
-            waiting: Waiting::default(),
+            waiting: Waiting::new(slots),
             discard: false,
         }
     }
@@ -235,7 +235,7 @@ impl<P: Pair> Connection for RdmaQueue<P> {
         if let Some(mut pair) = self.pair.take() {
             pair.disconnect();
         }
-        self.waiting = Waiting::default();
+        self.waiting.clear();
     }
 }
 

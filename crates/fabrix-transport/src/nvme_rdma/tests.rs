@@ -170,11 +170,8 @@ fn a_write_is_read_from_the_host_or_from_its_capsule() {
     };
     assert_eq!(stage.queue.next().expect("open"), Some(fetched));
     let incoming = stage.queue.take_incoming(claim.slot());
-    let expected: Vec<u8> = (1..=255).chain(0..=255).cycle().take(1024).collect();
-    let expected: Vec<u8> = expected.into_iter().take(255).collect();
-    let bytes = incoming.buf().expect("a buffer").bytes().to_vec();
-    assert_eq!(bytes[..255], expected[..]);
-    assert_eq!(bytes[255], 0);
+    let expected: Vec<u8> = (0..=255).cycle().skip(1).take(1024).collect();
+    assert_eq!(incoming.buf().expect("a buffer").bytes(), expected);
     stage.answer(claim, Status::SUCCESS);
     stage.settle();
     assert_eq!(stage.responses()[0].1, None, "the key stays");
@@ -266,7 +263,7 @@ fn answers_that_find_no_room_wait_and_all_leave() {
     }
     for id in 0..SLOTS {
         stage.send(&capsule(READ, id, (0, 0, 0), 0x40));
-        stage.command();
+        drop(stage.command());
     }
 }
 

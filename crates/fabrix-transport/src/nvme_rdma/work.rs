@@ -37,7 +37,6 @@ pub(super) enum Work {
 }
 
 /// What waits for room.
-#[derive(Default)]
 pub(super) struct Waiting {
     fetches: VecDeque<Work>,
     answers: VecDeque<Work>,
@@ -46,6 +45,22 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// Nothing waits. There is room for each of so many slots.
+    pub(super) fn new(slots: u16) -> Self {
+        let slots = usize::from(slots);
+        Self {
+            fetches: VecDeque::with_capacity(slots),
+            answers: VecDeque::with_capacity(slots),
+            unfetched: VecDeque::with_capacity(slots),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.fetches.clear();
+        self.answers.clear();
+        self.unfetched.clear();
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.fetches.is_empty() && self.answers.is_empty()
     }

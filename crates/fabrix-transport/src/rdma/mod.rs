@@ -21,3 +21,4 @@ pub use listener::RdmaListener;
 pub use member::Member;
 pub use pair::Pair;
 pub use request::{DetachedRequest, RdmaRequest};
+pub use sys_rdma::Done;

@@ -158,9 +158,18 @@ impl SimulatedPair {
     /// Executes the next request of this end. False: there is none, or its message waits for a
     /// receive of the other end.
     pub fn step(&self) -> bool {
+        self.step_of(self.me)
+    }
+
+    /// The same for the other end.
+    pub fn step_peer(&self) -> bool {
+        self.step_of(1 - self.me)
+    }
+
+    fn step_of(&self, end: usize) -> bool {
         let mut link = self.link.borrow_mut();
         let [first, second] = &mut link.ends;
-        let (mine, other) = match self.me {
+        let (mine, other) = match end {
             0 => (first, second),
             _ => (second, first),
         };

@@ -106,7 +106,7 @@ impl Stage {
     fn dial(&mut self) -> Host {
         let (mut pair, mut ours) = link([SIZES; 2]);
         for end in [&mut pair, &mut ours] {
-            (0..ENTRIES.into()).for_each(|slot| end.post_receive(slot));
+            (0..end.receives()).for_each(|slot| end.post_receive(slot));
             end.flush().expect("in memory");
         }
         let peer = SocketAddr::from(([192, 0, 2, 1], 4420));
@@ -348,6 +348,7 @@ const ENTRIES: u16 = 32;
 const SIZES: SimulatedSizes = SimulatedSizes {
     requests: 64,
     receives: ENTRIES as usize,
+    first_receives: ENTRIES as usize,
     receive_bytes: 64 + 4096,
     reads: 4,
 };

@@ -14,6 +14,8 @@ mod accept;
 mod tests;
 mod work;
 
+use std::io;
+
 use fabrix_proto::nvme::queue::{ControllerEvent, ControllerQueue};
 use fabrix_proto::nvme::rdma::capsule::ENTRY_BYTES;
 use fabrix_proto::nvme::rdma::target::{Answered, Arrived, Fetched, Target};
@@ -37,6 +39,8 @@ pub struct RdmaQueue<P> {
     /// The slot of the command that was the last event.
     current: Option<Slot>,
     waiting: Waiting,
+    /// The host is known: all receives get memory with the next flush.
+    is_known: bool,
     /// Everything that arrives is dropped.
     discard: bool,
 }
@@ -51,7 +55,7 @@ struct SlotState {
 
 impl<P: Pair> RdmaQueue<P> {
     /// The queue of a connection that was accepted. The queue pair has `slots` receives, numbered
-    /// from 0, and all are handed to the device. `max_data_bytes` is the most data of a command
+    /// from 0. Those that have memory are with the device. `max_data_bytes` is the most data of a command
     /// (MDTS).
     pub fn new(pair: P, slots: u16, max_data_bytes: u32, can_invalidate: bool) -> Self {
         Self {
@@ -60,6 +64,7 @@ impl<P: Pair> RdmaQueue<P> {
             slots: (0..slots).map(|_| SlotState::default()).collect(),
             current: None,
             waiting: Waiting::new(slots),
+            is_known: false,
             discard: false,
         }
     }
@@ -173,11 +178,16 @@ impl<P: Pair> Connection for RdmaQueue<P> {
         }
     }
 
-    fn flush(&mut self, _: &mut Shard) -> Result<(), Ended> {
+    fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
         let Some(pair) = &mut self.pair else {
             return Ok(());
         };
-        pair.flush().map_err(|error| Ended::Rdma(error.to_string()))
+        let flushed = match std::mem::take(&mut self.is_known) {
+            true => add_receives(pair, shard),
+            false => Ok(()),
+        };
+        let flushed = flushed.and_then(|()| pair.flush());
+        flushed.map_err(|error| Ended::Rdma(error.to_string()))
     }
 
     fn receive_into(&mut self, slot: Slot, incoming: Incoming) {
@@ -248,6 +258,7 @@ impl<P: Pair> ControllerQueue for RdmaQueue<P> {
 
     fn set_queue(&mut self, is_admin: bool, entries: u32, flow_control: bool) {
         self.machine.set_queue(is_admin, entries, flow_control);
+        self.is_known = true;
     }
 
     fn is_admin(&self) -> bool {
@@ -302,4 +313,13 @@ impl<P: Pair> ControllerQueue for RdmaQueue<P> {
     fn termination(&self) -> Option<String> {
         None
     }
+}
+
+/// Hands all receives to the device. It has some already: a host that nobody knows yet has those
+/// that one buffer holds.
+fn add_receives<P: Pair>(pair: &mut P, shard: &mut Shard) -> io::Result<()> {
+    let first = pair.receives();
+    pair.add_receives(shard)?;
+    (first..pair.receives()).for_each(|slot| pair.post_receive(slot));
+    Ok(())
 }

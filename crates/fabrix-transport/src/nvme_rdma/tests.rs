@@ -27,26 +27,30 @@ impl Stage {
         let sizes = SimulatedSizes {
             requests,
             receives: usize::from(SLOTS),
+            first_receives: 2,
             receive_bytes: 4160,
             reads,
         };
         let ours = SimulatedSizes {
             receives: 64,
+            first_receives: 64,
             requests: 64,
             ..sizes
         };
         let (mut host, mut target) = link([ours, sizes]);
         (0..64).for_each(|slot| host.post_receive(slot));
         host.flush().expect("in memory");
-        (0..u32::from(SLOTS)).for_each(|slot| target.post_receive(slot));
+        (0..2).for_each(|slot| target.post_receive(slot));
         target.flush().expect("in memory");
         let mut queue = RdmaQueue::new(target, SLOTS, 1 << 20, true);
         queue.set_queue(false, SLOTS.into(), true);
-        Self {
+        let mut stage = Self {
             shard: Shard::new(config).expect("a shard"),
             host,
             queue,
-        }
+        };
+        stage.settle();
+        stage
     }
 
     /// The host sends a capsule, and it arrives.
@@ -214,13 +218,35 @@ fn data_goes_along_a_list_of_descriptors() {
 }
 
 #[test]
+fn a_host_gets_most_receives_when_it_is_known() {
+    let posted = |queue: &RdmaQueue<SimulatedPair>| queue.pair.as_ref().expect("open").posted();
+    let mut stage = Stage::new(20, 4);
+    assert_eq!(posted(&stage.queue), 4);
+    let sizes = SimulatedSizes {
+        requests: 20,
+        receives: 4,
+        first_receives: 2,
+        receive_bytes: 4160,
+        reads: 4,
+    };
+    let (_host, mut target) = link([sizes; 2]);
+    (0..2).for_each(|slot| target.post_receive(slot));
+    let mut queue = RdmaQueue::new(target, SLOTS, 1 << 20, true);
+    queue.flush(&mut stage.shard).expect("in memory");
+    assert_eq!(posted(&queue), 2);
+    queue.set_queue(true, 4, true);
+    queue.flush(&mut stage.shard).expect("in memory");
+    assert_eq!(posted(&queue), 4);
+}
+
+#[test]
 fn a_receive_is_handed_back_before_the_response_leaves() {
     let mut stage = Stage::new(20, 4);
     for id in 0..SLOTS {
         stage.send(&capsule(READ, id, (0, 0, 0), 0x40));
     }
     assert!(
-        stage.queue.pair.as_ref().expect("open").receives() == 0,
+        stage.queue.pair.as_ref().expect("open").posted() == 0,
         "every receive has a command"
     );
     for round in 0..10_u16 {

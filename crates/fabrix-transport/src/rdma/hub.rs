@@ -116,7 +116,7 @@ impl Hub {
     }
 
     /// Accepts the connection of a request. `choose` says its sizes and parameters, which the device
-    /// limits. All receives are handed to the device before the peer is answered. `token` is told of completions ([`RDMA_READY`]), of the end by the peer ([`RDMA_LOST`]), and with a
+    /// limits. The first receives are handed to the device before the peer is answered. `token` is told of completions ([`RDMA_READY`]), of the end by the peer ([`RDMA_LOST`]), and with a
     /// negative errno of the end of the device: the member must be dropped then.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Hub {
         drop(inner);
         let mut member = Member::new(pair, key, me);
         let pair = member.pair();
-        (0..sizes.receives).for_each(|slot| pair.post_receive(slot));
+        (0..pair.receives()).for_each(|slot| pair.post_receive(slot));
         pair.flush()?;
         pair.accept(&parameters)?;
         Ok(member)

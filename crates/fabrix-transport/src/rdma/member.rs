@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Weak;
 
-use fabrix_rt::Buf;
+use fabrix_rt::{Buf, Shard};
 use sys_rdma::{Done, Memory, Part, QueuePair, Unsent};
 
 use super::hub::Inner;
@@ -36,6 +36,14 @@ impl Member {
 }
 
 impl Pair for Member {
+    fn receives(&self) -> u32 {
+        self.pair.receives()
+    }
+
+    fn add_receives(&mut self, shard: &mut Shard) -> io::Result<()> {
+        self.pair.add_receives(shard)
+    }
+
     fn post_receive(&mut self, slot: u32) {
         self.pair.post_receive(slot);
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fabrix_rt::Buf;
+use fabrix_rt::{Buf, Shard};
 use sys_rdma::{Done, Memory, Part, Unsent};
 
 /// One end of an RDMA connection: messages, RDMA READ and RDMA WRITE.
@@ -10,6 +10,15 @@ use sys_rdma::{Done, Memory, Part, Unsent};
 /// [`sys_rdma::QueuePair`] says what each method promises. A queue pair in memory keeps the same
 /// promises in tests and in simulated worlds.
 pub trait Pair {
+    /// Slots that have memory, from 0 on.
+    fn receives(&self) -> u32;
+
+    /// Gives all slots memory.
+    ///
+    /// # Errors
+    /// The shard has no memory that the device knows.
+    fn add_receives(&mut self, shard: &mut Shard) -> io::Result<()>;
+
     /// Hands the receive of a slot to the device, with the next flush.
     fn post_receive(&mut self, slot: u32);
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::rc::Rc;
 
-use fabrix_rt::Buf;
+use fabrix_rt::{Buf, Shard};
 use sys_rdma::{Done, Memory, Part, Remote, Unsent, Why, WorkFailure};
 
 use super::pair::Pair;
@@ -31,6 +31,8 @@ pub struct SimulatedSizes {
     pub requests: usize,
     /// Receives.
     pub receives: usize,
+    /// Receives that have memory at the start.
+    pub first_receives: usize,
     /// Bytes of a receive.
     pub receive_bytes: usize,
     /// RDMA READs at the same time.
@@ -103,7 +105,7 @@ impl End {
         Self {
             sizes,
             exposed: BTreeMap::new(),
-            slots: vec![Vec::new(); sizes.receives],
+            slots: vec![Vec::new(); sizes.first_receives],
             prepared_receives: Vec::new(),
             receives: VecDeque::new(),
             posted: BTreeSet::new(),
@@ -214,7 +216,7 @@ impl SimulatedPair {
 
     /// Receives that the device of this end has.
     #[must_use]
-    pub fn receives(&self) -> usize {
+    pub fn posted(&self) -> usize {
         self.end(|end| end.receives.len())
     }
 
@@ -313,8 +315,22 @@ fn bytes_of(memory: &Memory) -> Vec<u8> {
 }
 
 impl Pair for SimulatedPair {
+    fn receives(&self) -> u32 {
+        let count = self.end(|end| end.slots.len());
+        u32::try_from(count).expect("few")
+    }
+
+    fn add_receives(&mut self, _: &mut Shard) -> io::Result<()> {
+        self.end(|end| end.slots.resize(end.sizes.receives, Vec::new()));
+        Ok(())
+    }
+
     fn post_receive(&mut self, slot: u32) {
         self.end(|end| {
+            assert!(
+                (slot as usize) < end.slots.len(),
+                "slot {slot} has no memory"
+            );
             assert!(end.posted.insert(slot), "slot {slot} is posted already");
             end.prepared_receives.push(slot);
         });

@@ -70,7 +70,8 @@ enum State {
 
 impl QueuePair {
     /// Gives a connection its queue pair. Its events and completions carry `key`. No receive is
-    /// posted yet.
+    /// posted yet. The first slots have memory ([`QueuePair::receives`]): a peer that nobody knows
+    /// yet costs little.
     ///
     /// Errors: `OutOfMemory` without buffers, `StorageFull` for a completion queue without room,
     /// and what the device says. The connection is gone then.
@@ -93,7 +94,9 @@ impl QueuePair {
         }
         let key_of = |slab| memory.key(slab);
         let messages = Slots::take(shard, key_of, sizes.sends, sizes.message_bytes)?;
-        let slots = Slots::take(shard, key_of, sizes.receives, sizes.receive_bytes)?;
+        let mut slots = Slots::new(sizes.receives, sizes.receive_bytes);
+        let first = slots.per_buffer().min(sizes.receives);
+        slots.grow(shard, key_of, first)?;
         let (raw, inline_bytes) = create(&id, completions, memory, sizes)?;
         id.set_key(key);
         let added = completions.add(key, sizes.sends.saturating_add(sizes.receives));
@@ -114,11 +117,24 @@ impl QueuePair {
             number,
             sizes: *sizes,
             sends: ManuallyDrop::new(sends),
-            receives: ManuallyDrop::new(ReceiveRing::new(number, slots)),
+            receives: ManuallyDrop::new(ReceiveRing::new(number, sizes.receives, slots)),
             state: State::Connecting,
             reads_most: 1,
             failure: None,
         })
+    }
+
+    /// Slots that have memory, from 0 on.
+    pub fn receives(&self) -> u32 {
+        self.receives.count()
+    }
+
+    /// Gives all slots memory.
+    ///
+    /// Errors: `OutOfMemory` without buffers, or with buffers that the device does not know.
+    pub fn add_receives(&mut self, shard: &mut Shard) -> io::Result<()> {
+        let memory = Rc::clone(&self.memory);
+        self.receives.grow(shard, |slab| memory.key(slab))
     }
 
     /// The connection.

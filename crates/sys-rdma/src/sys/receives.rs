@@ -3,7 +3,10 @@
 //! A slot is with the device from its preparation to its completion. Meanwhile nobody sees its
 //! bytes.
 
+use std::io;
 use std::ptr;
+
+use fabrix_rt::Shard;
 
 use super::completions::request_id;
 use super::layout::{RecvWr, Sge};
@@ -21,23 +24,49 @@ pub(super) struct ReceiveRing {
 }
 
 impl ReceiveRing {
-    pub(super) fn new(number: u32, slots: Slots) -> Self {
-        let count = slots.count();
-        let ranges: Box<[Sge]> = (0..count)
-            .map(|slot| slots.range(slot, slots.slot_bytes()))
-            .collect();
+    /// A queue of at most `count` receives, with the slots that there are so far.
+    pub(super) fn new(number: u32, count: u32, slots: Slots) -> Self {
         let requests = (0..count).map(|slot| RecvWr {
             wr_id: request_id(number, false, slot),
             num_sge: 1,
             ..RecvWr::empty()
         });
-        Self {
+        let mut this = Self {
             requests: requests.collect(),
-            ranges,
+            ranges: vec![Sge::default(); count as usize].into(),
             slots,
             posted: vec![false; count as usize].into(),
             posted_count: 0,
             prepared: Vec::with_capacity(count as usize),
+        };
+        this.set_ranges(0);
+        this
+    }
+
+    /// Slots that may be posted.
+    pub(super) fn count(&self) -> u32 {
+        self.slots.count()
+    }
+
+    /// Takes buffers for all receives.
+    ///
+    /// Errors: as of [`Slots::take`].
+    pub(super) fn grow(
+        &mut self,
+        shard: &mut Shard,
+        key_of: impl Fn(u32) -> Option<u32>,
+    ) -> io::Result<()> {
+        let (first, most) = (self.slots.count(), self.ranges.len());
+        let most = u32::try_from(most).expect("capacities are u32");
+        self.slots.grow(shard, key_of, most)?;
+        self.set_ranges(first);
+        Ok(())
+    }
+
+    fn set_ranges(&mut self, first: u32) {
+        for slot in first..self.slots.count() {
+            let range = self.slots.range(slot, self.slots.slot_bytes());
+            self.ranges[slot as usize] = range;
         }
     }
 
@@ -46,6 +75,7 @@ impl ReceiveRing {
     }
 
     pub(super) fn prepare(&mut self, slot: u32) {
+        assert!(slot < self.slots.count(), "slot {slot} has no memory");
         assert!(!self.posted[slot as usize], "slot {slot} is posted already");
         self.posted[slot as usize] = true;
         self.posted_count += 1;
@@ -113,7 +143,7 @@ mod tests {
         };
         let mut shard = Shard::new(config).expect("a shard");
         let slots = Slots::take(&mut shard, |_| Some(7), 4, 100).expect("room");
-        (shard, ReceiveRing::new(3, slots))
+        (shard, ReceiveRing::new(3, 4, slots))
     }
 
     #[test]

@@ -33,27 +33,55 @@ impl Slots {
         count: u32,
         slot_bytes: u32,
     ) -> io::Result<Self> {
+        let mut slots = Self::new(count, slot_bytes);
+        slots.grow(shard, key_of, count)?;
+        Ok(slots)
+    }
+
+    /// No slots so far, of at most `most`.
+    pub(super) fn new(most: u32, slot_bytes: u32) -> Self {
         let slot_bytes = (slot_bytes.max(1) as usize).next_multiple_of(ALIGNMENT);
-        let slots_per_buffer = (BUFFER_BYTES / slot_bytes)
-            .max(1)
-            .min(count.max(1) as usize);
-        let mut slots = Self {
+        let slots_per_buffer = (BUFFER_BYTES / slot_bytes).max(1).min(most.max(1) as usize);
+        Self {
             buffers: Vec::new(),
-            count,
+            count: 0,
             slot_bytes,
             slots_per_buffer,
-        };
-        for _ in 0..(count as usize).div_ceil(slots_per_buffer) {
-            let buf = shard.take_buf(slots_per_buffer * slot_bytes);
+        }
+    }
+
+    /// Takes buffers until there are `count` slots.
+    ///
+    /// Errors: as of [`Slots::take`]. Slots that there were stay.
+    pub(super) fn grow(
+        &mut self,
+        shard: &mut Shard,
+        key_of: impl Fn(u32) -> Option<u32>,
+        count: u32,
+    ) -> io::Result<()> {
+        while self.room() < count {
+            let buf = shard.take_buf(self.slots_per_buffer * self.slot_bytes);
             let buf = buf.ok_or(io::ErrorKind::OutOfMemory)?;
             let key = key_of(buf.slab());
-            slots.buffers.push(Place {
+            self.buffers.push(Place {
                 start: buf.start(),
                 key: key.ok_or(io::ErrorKind::OutOfMemory)?,
                 _buf: buf,
             });
         }
-        Ok(slots)
+        self.count = self.count.max(count);
+        Ok(())
+    }
+
+    /// Slots of one buffer.
+    pub(super) fn per_buffer(&self) -> u32 {
+        u32::try_from(self.slots_per_buffer).unwrap_or(u32::MAX)
+    }
+
+    /// Slots of all buffers.
+    fn room(&self) -> u32 {
+        let room = self.buffers.len() * self.slots_per_buffer;
+        u32::try_from(room).unwrap_or(u32::MAX)
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -123,4 +151,4 @@ impl Slots {
 /// Bytes of a cache line: two slots share none.
 const ALIGNMENT: usize = 64;
 /// Most bytes of one buffer: a part of a slab.
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 64 << 10;

@@ -5,6 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::{Bench, pattern};
@@ -23,6 +24,7 @@ on_both_drivers!(
     an_exchange_reaches_its_device_from_shards_that_take_it,
     many_reads_end_over_several_turns,
     a_file_that_becomes_readable_is_told_once_and_stays_unread,
+    a_removed_task_lets_go_of_the_file_that_it_waited_for,
     a_file_that_nobody_can_write_any_more_is_no_readable_one,
 );
 
@@ -401,19 +403,43 @@ fn a_file_that_becomes_readable_is_told_once_and_stays_unread(engine: Engine) {
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
     let file = reader.try_clone().expect("a descriptor");
     let file = File::from(std::fs::File::from(OwnedFd::from(file)));
-    for round in 1..=2_u8 {
+    for (round, is_written_before) in [(1_u8, false), (2, true), (3, false)] {
         let file = file.clone();
-        bench.start(1, Op::Readable { file });
+        if is_written_before {
+            writer.write_all(&[round]).expect("room in the pipe");
+            bench.start(1, Op::Readable { file });
+        } else {
+            bench.start(1, Op::Readable { file });
+            bench.settle();
+            let told = bench.recorder.borrow().completions.len();
+            assert_eq!((told, bench.shard.operations_in_flight()), (0, 1));
+            writer.write_all(&[round]).expect("room in the pipe");
+        }
+        assert_eq!(bench.ending(1).result, 0);
         bench.settle();
         let told = bench.recorder.borrow().completions.len();
-        assert_eq!((told, bench.shard.operations_in_flight()), (0, 1));
-        writer.write_all(&[round]).expect("room in the pipe");
-        assert_eq!(bench.ending(1).result, 0);
+        assert_eq!((told, bench.shard.operations_in_flight()), (0, 0));
         let mut byte = [0];
         reader.read_exact(&mut byte).expect("it was left there");
         assert_eq!(byte, [round]);
     }
-    assert_eq!(bench.shard.operations_in_flight(), 0);
+}
+
+fn a_removed_task_lets_go_of_the_file_that_it_waited_for(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let (near, mut far) = UnixStream::pair().expect("two ends");
+    let file = File::from(std::fs::File::from(OwnedFd::from(near)));
+    bench.start(1, Op::Readable { file });
+    bench.settle();
+    bench.shard.remove(bench.task);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while bench.shard.operations_in_flight() > 0 {
+        assert!(Instant::now() < deadline, "it still waits");
+        bench.shard.turn(Wait::AtMost(Duration::from_secs(1)));
+    }
+    let left = far.read(&mut [0]).expect("an orderly end");
+    assert_eq!(left, 0, "nobody holds the file any more");
+    assert!(bench.recorder.borrow().completions.is_empty());
 }
 
 fn a_file_that_nobody_can_write_any_more_is_no_readable_one(engine: Engine) {

@@ -214,18 +214,25 @@ fn query(context: NonNull<Context>, libraries: &Libraries) -> io::Result<Limits>
     // SAFETY: the context is open and has a device as long.
     // WHY UNSAFE: raw pointers.
     let transport = unsafe { (*(*context.as_ptr()).device).transport_type };
-    let most = |number: libc::c_int| u32::try_from(number).unwrap_or(0);
-    let reads = |number| u8::try_from(number).unwrap_or(READS_MOST).min(READS_MOST);
     Ok(Limits {
-        work_requests: most(all.max_qp_wr),
-        ranges: most(all.max_sge),
-        read_ranges: most(all.max_sge_rd),
-        completions: most(all.max_cqe),
+        work_requests: number(all.max_qp_wr),
+        ranges: number(all.max_sge),
+        read_ranges: number(all.max_sge_rd),
+        completions: number(all.max_cqe),
         responder_resources: reads(all.max_qp_rd_atom),
         initiator_depth: reads(all.max_qp_init_rd_atom),
         invalidates: all.device_cap_flags & layout::DEVICE_MEM_MGT_EXTENSIONS != 0,
         is_iwarp: transport == layout::TRANSPORT_IWARP,
     })
+}
+
+/// A number of a device, which is none below 0.
+fn number(said: libc::c_int) -> u32 {
+    u32::try_from(said).unwrap_or(0)
+}
+
+fn reads(said: libc::c_int) -> u8 {
+    u8::try_from(number(said).min(READS_MOST.into())).unwrap_or(READS_MOST)
 }
 
 fn name_of(context: NonNull<Context>) -> String {
@@ -243,3 +250,22 @@ impl fmt::Debug for Device {
 
 /// 255 means "the most of the device" to the connection manager.
 const READS_MOST: u8 = 254;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_at_the_same_time_fit_into_a_byte_that_is_not_255() {
+        for (said, reads_most) in [
+            (-1, 0),
+            (0, 0),
+            (16, 16),
+            (254, 254),
+            (255, 254),
+            (512, 254),
+        ] {
+            assert_eq!(reads(said), reads_most);
+        }
+    }
+}

@@ -41,7 +41,7 @@ struct Inner {
 
 /// Completions of one queue pair that it has not taken yet.
 pub(super) struct Arrivals {
-    pub(super) key: Cell<usize>,
+    key: usize,
     list: RefCell<VecDeque<Wc>>,
     is_ready: Cell<bool>,
 }
@@ -109,7 +109,7 @@ impl CompletionQueue {
         let ready = self.inner.borrow_mut().ready.pop_front();
         Ok(ready.map(|arrivals| {
             arrivals.is_ready.set(false);
-            arrivals.key.get()
+            arrivals.key
         }))
     }
 
@@ -133,7 +133,7 @@ impl CompletionQueue {
         let number = inner.next_number;
         inner.next_number = (number + 1) % NUMBERS;
         let arrivals = Rc::new(Arrivals {
-            key: Cell::new(key),
+            key,
             list: RefCell::new(VecDeque::with_capacity(requests as usize)),
             is_ready: Cell::new(false),
         });

@@ -25,6 +25,5 @@ pub use sys::channel::EventChannel;
 pub use sys::completions::CompletionQueue;
 pub use sys::device::{Device, Limits};
 pub use sys::id::{DetachedId, Id};
-pub use sys::memory::{Access, Exposed, Memory, Remote, ShardMemory};
-pub use sys::queue_pair::posting::{Data, Part};
+pub use sys::memory::{Access, Data, Exposed, Memory, Part, Remote, ShardMemory};
 pub use sys::queue_pair::{QueuePair, QueueSizes};

@@ -15,7 +15,7 @@ use fabrix_rt::{Buf, Lent, MemoryListener, Pinned, Shard, Slab};
 
 use super::check_errno;
 use super::device::Device;
-use super::layout::{self, Mr};
+use super::layout::{self, Mr, Sge};
 
 /// A registered range of memory, with what keeps it mapped.
 struct Registration<M> {
@@ -57,7 +57,8 @@ impl<M> Registration<M> {
 impl<M> Drop for Registration<M> {
     fn drop(&mut self) {
         let deregister = self.device.libraries().verbs.ibv_dereg_mr;
-        // SAFETY: every queue pair that may use the registration holds its owner, so none is left.
+        // SAFETY: a queue pair with requests for buffers holds their registration, so none is left.
+        // Peers may reach exposed memory until the call returns, and the memory exists so long.
         // WHY UNSAFE: a foreign function, and the object ends here.
         if check_errno(unsafe { deregister(self.raw.as_ptr()) }).is_ok() {
             // SAFETY: the memory is dropped once, here. Memory that the device may still use stays.
@@ -244,6 +245,41 @@ impl Memory {
             Self::Lent(lent) => lent.start(),
         }
     }
+
+    /// A range of the memory, for the device. Panics outside the memory.
+    pub(super) fn range(&self, key: u32, start: usize, bytes: u32) -> Sge {
+        let inside = start
+            .checked_add(bytes as usize)
+            .is_some_and(|end| end <= self.len());
+        assert!(inside, "{bytes} bytes from {start} of {self:?}");
+        Sge {
+            addr: self.start().as_ptr() as u64 + start as u64,
+            length: bytes,
+            lkey: key,
+        }
+    }
+}
+
+/// A part of a transfer between memory of this end and memory of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First byte in the memory of this end.
+    pub start: usize,
+    /// Bytes.
+    pub bytes: u32,
+    /// Place in the memory of the peer.
+    pub remote: Remote,
+}
+
+/// A range of memory that goes with a message.
+#[derive(Debug)]
+pub struct Data {
+    /// The memory.
+    pub memory: Memory,
+    /// First byte.
+    pub start: usize,
+    /// Bytes.
+    pub bytes: u32,
 }
 
 impl fmt::Debug for ShardMemory {

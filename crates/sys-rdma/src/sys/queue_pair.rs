@@ -4,7 +4,7 @@
 //! request, so each is told as ended exactly once. Memory is free when its request has ended, or
 //! when the queue pair is destroyed, which ends all access of the device.
 
-pub(crate) mod posting;
+mod posting;
 
 use std::fmt;
 use std::io;

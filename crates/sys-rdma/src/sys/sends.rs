@@ -9,7 +9,7 @@ use std::ptr;
 
 use super::completions::request_id;
 use super::layout::{self, SendWr, Sge};
-use super::memory::{Memory, Remote};
+use super::memory::{Memory, Part, Remote};
 use super::slots::Slots;
 
 /// A request before it is prepared.
@@ -55,6 +55,18 @@ pub(super) struct SendRing {
     /// The request with this sequence number has failed, and all after it.
     failed_from: Option<u64>,
     reads: u32,
+}
+
+impl Request {
+    fn of_part(opcode: libc::c_int, data: Sge, part: &Part, entry: Entry) -> Self {
+        Self {
+            opcode,
+            data: Some(data),
+            remote: Some(part.remote),
+            invalidate: 0,
+            entry,
+        }
+    }
 }
 
 impl SendRing {
@@ -145,6 +157,37 @@ impl SendRing {
         self.prepared += 1;
     }
 
+    /// Prepares one request for each part, of a work that ends with the last one. Panics without
+    /// parts and for a part outside the memory: no request is prepared then, because the memory is
+    /// dropped.
+    pub(super) fn prepare_parts(
+        &mut self,
+        opcode: libc::c_int,
+        memory: Memory,
+        key: u32,
+        parts: &[Part],
+        token: u64,
+    ) {
+        let range = |memory: &Memory, part: &Part| memory.range(key, part.start, part.bytes);
+        for part in parts {
+            range(&memory, part);
+        }
+        let (last, before) = parts.split_last().expect("a transfer has parts");
+        let is_read = opcode == layout::WR_RDMA_READ;
+        let entry = |token, memory| Entry {
+            token,
+            memory,
+            is_read,
+        };
+        for part in before {
+            let request = Request::of_part(opcode, range(&memory, part), part, entry(None, None));
+            self.prepare(&[], request);
+        }
+        let data = range(&memory, last);
+        let request = Request::of_part(opcode, data, last, entry(Some(token), Some(memory)));
+        self.prepare(&[], request);
+    }
+
     /// Links the requests that the device does not have yet. None: there are none.
     pub(super) fn chain(&mut self) -> Option<*mut SendWr> {
         if self.posted == self.prepared {
@@ -223,175 +266,4 @@ impl SendRing {
 }
 
 #[cfg(test)]
-mod tests {
-    use fabrix_rt::{Shard, ShardConfig};
-
-    use super::*;
-
-    const CAPACITY: u32 = 4;
-
-    fn ring() -> (Shard, SendRing) {
-        let config = ShardConfig {
-            arena_bytes: 16 << 20,
-            ..ShardConfig::default()
-        };
-        let mut shard = Shard::new(config).expect("a shard");
-        let messages = Slots::take(&mut shard, |_| Some(7), CAPACITY, 64).expect("room");
-        (shard, SendRing::new(3, CAPACITY, messages, 16))
-    }
-
-    /// Prepares a work of one message, with a buffer.
-    fn message(shard: &mut Shard, ring: &mut SendRing, token: u64) {
-        let buf = shard.take_buf(4096).expect("room");
-        let request = Request {
-            opcode: layout::WR_SEND,
-            data: None,
-            remote: None,
-            invalidate: 0,
-            entry: Entry {
-                token: Some(token),
-                memory: Some(Memory::Buf(buf)),
-                is_read: false,
-            },
-        };
-        ring.prepare(b"hello", request);
-    }
-
-    /// Ids and flags of the chain, as the device follows it.
-    fn follow(ring: &mut SendRing) -> Vec<(u64, u32)> {
-        let mut next = ring.chain().unwrap_or(ptr::null_mut());
-        let mut seen = Vec::new();
-        while let Some(index) = index_of(ring, next) {
-            let request = ring.requests[index];
-            seen.push((request.wr_id & u64::from(u32::MAX), request.send_flags));
-            next = request.next;
-        }
-        seen
-    }
-
-    fn index_of(ring: &SendRing, request: *const SendWr) -> Option<usize> {
-        let start = ring.requests.as_ptr() as usize;
-        (!request.is_null()).then(|| (request as usize - start) / size_of::<SendWr>())
-    }
-
-    fn tokens(ring: &mut SendRing) -> Vec<(u64, bool)> {
-        let mut all = Vec::new();
-        while let Some(ended) = ring.next_ended() {
-            assert!(ended.memory.is_some(), "memory comes back once");
-            all.push((ended.token, ended.is_ok));
-        }
-        all
-    }
-
-    #[test]
-    fn the_last_of_a_chain_asks_for_a_completion_that_ends_all_before_it() {
-        let (mut shard, mut ring) = ring();
-        for round in 0..5_u64 {
-            let first = u32::try_from(round * 3).expect("small");
-            for token in 0..3 {
-                message(&mut shard, &mut ring, token);
-            }
-            let inline = layout::SEND_INLINE;
-            let chain = follow(&mut ring);
-            let flags: Vec<u32> = chain.iter().map(|(_, flags)| *flags).collect();
-            assert_eq!(flags, [inline, inline, inline | layout::SEND_SIGNALED]);
-            assert_eq!(chain[2].0, u64::from(first + 2));
-            ring.all_posted();
-            assert_eq!((ring.room(), ring.in_use()), (1, 3));
-            assert_eq!(tokens(&mut ring), []);
-            ring.completed(first + 2, true);
-            assert_eq!(tokens(&mut ring), [(0, true), (1, true), (2, true)]);
-            assert!(ring.is_empty());
-        }
-        assert_eq!(shard.buffer_bytes_in_use(), 4096, "the messages alone");
-    }
-
-    #[test]
-    fn a_failed_request_fails_all_behind_it_and_none_before() {
-        let (mut shard, mut ring) = ring();
-        for token in 0..4 {
-            message(&mut shard, &mut ring, token);
-        }
-        follow(&mut ring);
-        ring.all_posted();
-        ring.completed(1, false);
-        assert_eq!(tokens(&mut ring), [(0, true), (1, false)]);
-        ring.completed(2, false);
-        ring.completed(3, false);
-        assert_eq!(tokens(&mut ring), [(2, false), (3, false)]);
-        assert!(ring.is_empty());
-    }
-
-    #[test]
-    fn requests_that_the_device_has_refused_fail_after_those_that_it_has_taken() {
-        let (mut shard, mut ring) = ring();
-        for token in 0..4 {
-            message(&mut shard, &mut ring, token);
-        }
-        follow(&mut ring);
-        let bad = &raw const ring.requests[2];
-        ring.posted_before(bad);
-        ring.abandon();
-        assert_eq!(tokens(&mut ring), [], "two are still with the device");
-        ring.completed(1, true);
-        assert_eq!(tokens(&mut ring), [(0, true), (1, true)]);
-        ring.abandon();
-        assert_eq!(tokens(&mut ring), [(2, false), (3, false)]);
-    }
-
-    #[test]
-    fn a_refusal_that_names_no_request_of_ours_leaves_all_with_the_device() {
-        let (mut shard, mut ring) = ring();
-        message(&mut shard, &mut ring, 0);
-        follow(&mut ring);
-        ring.posted_before(ptr::null());
-        ring.abandon();
-        assert_eq!(tokens(&mut ring), []);
-        assert!(!ring.is_empty());
-    }
-
-    #[test]
-    fn completions_that_were_told_or_never_asked_for_are_ignored() {
-        let (mut shard, mut ring) = ring();
-        message(&mut shard, &mut ring, 0);
-        ring.completed(0, true);
-        assert_eq!(tokens(&mut ring), [], "the device does not have it");
-        follow(&mut ring);
-        ring.all_posted();
-        for low in [1, 77, u32::MAX] {
-            ring.completed(low, true);
-        }
-        assert_eq!(tokens(&mut ring), []);
-        ring.completed(0, true);
-        ring.completed(0, true);
-        assert_eq!(tokens(&mut ring), [(0, true)]);
-    }
-
-    #[test]
-    fn a_read_of_several_parts_is_one_work_that_ends_with_its_last_part() {
-        let (mut shard, mut ring) = ring();
-        let buf = shard.take_buf(8192).expect("room");
-        for token in [None, Some(5)] {
-            let request = Request {
-                opcode: layout::WR_RDMA_READ,
-                data: Some(Sge::default()),
-                remote: None,
-                invalidate: 0,
-                entry: Entry {
-                    token,
-                    memory: token.map(|_| Memory::Buf(buf.clone())),
-                    is_read: true,
-                },
-            };
-            ring.prepare(&[], request);
-        }
-        message(&mut shard, &mut ring, 6);
-        let flags: Vec<u32> = follow(&mut ring).iter().map(|(_, flags)| *flags).collect();
-        assert_eq!(flags[..2], [0, layout::SEND_SIGNALED]);
-        ring.all_posted();
-        assert_eq!(ring.reads(), 2);
-        ring.completed(1, true);
-        assert_eq!(tokens(&mut ring), [(5, true)]);
-        assert_eq!(ring.reads(), 0);
-    }
-}
+mod tests;

@@ -11,31 +11,9 @@ use fabrix_rt::Buf;
 use super::{QueuePair, State};
 use crate::done::{Unsent, Why};
 use crate::sys::check_errno;
-use crate::sys::layout::{self, Sge};
-use crate::sys::memory::{Memory, Remote};
+use crate::sys::layout;
+use crate::sys::memory::{Data, Memory, Part};
 use crate::sys::sends::{Entry, Request};
-
-/// A part of a transfer between memory of this end and memory of the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// First byte in the memory of this end.
-    pub start: usize,
-    /// Bytes.
-    pub bytes: u32,
-    /// Place in the memory of the peer.
-    pub remote: Remote,
-}
-
-/// A range of memory that goes with a message.
-#[derive(Debug)]
-pub struct Data {
-    /// The memory.
-    pub memory: Memory,
-    /// First byte.
-    pub start: usize,
-    /// Bytes.
-    pub bytes: u32,
-}
 
 impl QueuePair {
     /// Hands a slot to the device with the next [`QueuePair::flush`]. Panics for a slot that is
@@ -65,19 +43,22 @@ impl QueuePair {
             Some(_) => layout::WR_SEND_WITH_INV,
             None => layout::WR_SEND,
         };
-        let part = data.as_ref().map(|data| (data.start, data.bytes));
-        let memory = data.map(|data| data.memory);
-        let (memory, key) = self.admit(1, memory)?;
-        let data = memory.as_ref().zip(part);
-        let data = data.map(|(memory, (start, bytes))| range(memory, key, start, bytes));
+        let key = match self.admit(1, data.as_ref().map(|data| &data.memory)) {
+            Ok(key) => key,
+            Err(why) => {
+                let memory = data.map(|data| data.memory);
+                return Err(Unsent { why, memory });
+            }
+        };
+        let range = |data: &Data| data.memory.range(key, data.start, data.bytes);
         let request = Request {
             opcode,
-            data,
+            data: data.as_ref().map(range),
             remote: None,
             invalidate: invalidate.unwrap_or(0),
             entry: Entry {
                 token: Some(token),
-                memory,
+                memory: data.map(|data| data.memory),
                 is_read: false,
             },
         };
@@ -118,46 +99,29 @@ impl QueuePair {
         parts: &[Part],
         token: u64,
     ) -> Result<(), Unsent> {
-        assert!(!parts.is_empty(), "a transfer has parts");
-        let (mut memory, key) = self.admit(parts.len(), Some(memory))?;
-        for (index, part) in parts.iter().enumerate() {
-            let is_last = index + 1 == parts.len();
-            let data = memory.as_ref();
-            let data = data.map(|memory| range(memory, key, part.start, part.bytes));
-            let entry = Entry {
-                token: is_last.then_some(token),
-                memory: if is_last { memory.take() } else { None },
-                is_read: opcode == layout::WR_RDMA_READ,
-            };
-            let request = Request {
-                opcode,
-                data,
-                remote: Some(part.remote),
-                invalidate: 0,
-                entry,
-            };
-            self.sends.prepare(&[], request);
-        }
+        let key = match self.admit(parts.len(), Some(&memory)) {
+            Ok(key) => key,
+            Err(why) => {
+                let memory = Some(memory);
+                return Err(Unsent { why, memory });
+            }
+        };
+        self.sends.prepare_parts(opcode, memory, key, parts, token);
         Ok(())
     }
 
-    /// Whether a work of so many requests can begin, and the key of its memory.
-    fn admit(
-        &self,
-        requests: usize,
-        memory: Option<Memory>,
-    ) -> Result<(Option<Memory>, u32), Unsent> {
-        let key = match &memory {
+    /// Whether a work of so many requests can begin. Result: the key of its memory.
+    fn admit(&self, requests: usize, memory: Option<&Memory>) -> Result<u32, Why> {
+        let key = match memory {
             Some(memory) => memory.slab().and_then(|slab| self.memory.key(slab)),
             None => Some(0),
         };
-        let why = match key {
-            _ if self.state != State::Open => Why::Closed,
-            _ if self.sends.room() < requests => Why::Full,
-            None => Why::Unregistered,
-            Some(key) => return Ok((memory, key)),
-        };
-        Err(Unsent { why, memory })
+        match key {
+            _ if self.state != State::Open => Err(Why::Closed),
+            _ if self.sends.room() < requests => Err(Why::Full),
+            None => Err(Why::Unregistered),
+            Some(key) => Ok(key),
+        }
     }
 
     /// Hands all prepared receives and requests to the device, each kind in one call.
@@ -207,19 +171,6 @@ impl QueuePair {
             Err(_) => self.sends.posted_before(bad),
         }
         posted
-    }
-}
-
-/// The range of a part, for the device. Panics outside the memory.
-fn range(memory: &Memory, key: u32, start: usize, bytes: u32) -> Sge {
-    let inside = start
-        .checked_add(bytes as usize)
-        .is_some_and(|end| end <= memory.len());
-    assert!(inside, "{bytes} bytes from {start} of {memory:?}");
-    Sge {
-        addr: memory.start().as_ptr() as u64 + start as u64,
-        length: bytes,
-        lkey: key,
     }
 }
 

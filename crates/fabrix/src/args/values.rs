@@ -165,7 +165,7 @@ pub(super) fn parse_engine(text: &str) -> Result<Engine, String> {
     }
 }
 
-pub(super) fn parse_spin(text: &str) -> Result<SpinPolicy, String> {
+pub(crate) fn parse_spin(text: &str) -> Result<SpinPolicy, String> {
     match text {
         "auto" => Ok(SpinPolicy::default()),
         "never" => Ok(SpinPolicy::Never),

@@ -3,9 +3,10 @@
 //! read over NVMe/TCP.
 //!
 //! It uses plain blocking sockets and threads, as an ordinary program does. `server` is the other
-//! end.
+//! end. `rdma` measures the same network over RDMA.
 
 mod client;
+mod rdma;
 mod server;
 mod wire;
 
@@ -31,53 +32,41 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
     make_folder(args.report.as_deref())?;
     let stop = stop_flag()?;
     if let Some(address) = &args.server {
-        return server::run(address, args.output, &stop);
+        return server::run(address, args, &stop);
     }
-    let address = address(args.host.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
-    let most = wire::LENGTH_MOST;
-    let within = |bytes: u64, least: u32| {
-        let bytes = u32::try_from(bytes).ok();
-        bytes.filter(|bytes| (least..=most).contains(bytes))
+    let host = Host::parse(args.host.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
+    if host.is_rdma && (args.reverse || args.bidir) {
+        return Err(Failure::usage("-R and --bidir are for streams over TCP"));
+    }
+    let address = &host.address;
+    let tcp = match host.is_rdma {
+        true => None,
+        false => Some(Tcp::new(args, address, &stop)?),
     };
-    let length = within(args.length, 1).ok_or_else(|| {
-        let length = args.length;
-        Failure::usage(format!("--length {length}: a send has 1 byte to {most}"))
-    })?;
-    let data = within(args.bs, 0).ok_or_else(|| {
-        let bs = args.bs;
-        let sentence = format!("--bs {bs}: a response has at most {most} bytes of data");
-        Failure::usage(sentence)
-    })?;
+    let rdma = match host.is_rdma || args.rdma {
+        true => Some(rdma::Plan::new(args, address, &stop)?),
+        false => None,
+    };
+    let leads = [
+        tcp.as_ref().map(Tcp::lead),
+        rdma.as_ref().map(rdma::Plan::lead),
+    ];
     let mut report = Report {
         profile: "net".into(),
         title: format!("{address}: the wire alone"),
-        lead: format!(
-            "{} for {} s each; requests of 72 bytes, responses of 24 and {data}",
-            Counted(args.parallel.into(), "stream"),
-            args.runtime.as_secs_f64()
-        ),
-        notes: vec!["RDMA is not measured; Gb/s is 10^9 bits".into()],
+        lead: leads.into_iter().flatten().collect::<Vec<_>>().join("; "),
+        notes: vec!["Gb/s is 10^9 bits".into()],
         ..Report::default()
     };
-    let measure = |mode: Mode, length: u32, depth: u32| {
-        let order = Order {
-            mode,
-            length,
-            depth,
-            millis: u64::try_from(args.runtime.as_millis()).unwrap_or(u64::MAX),
-        };
-        client::measure(&address, order, args.parallel, &stop)
-    };
+    if rdma.is_none() {
+        report.notes.push("RDMA is not measured: see --rdma".into());
+    }
     // Results measured before a failure are still shown.
-    let trouble = streams(args, &mut report, |mode| measure(mode, length, 1))
-        .and_then(|()| match args.reverse || args.bidir {
-            true => Ok(()),
-            false => requests(args, &mut report, data, |depth| {
-                measure(Mode::Request, data, depth)
-            }),
-        })
-        .err();
-    if report.tables.iter().all(|table| table.rows.is_empty()) {
+    let measured = tcp.map_or(Ok(()), |tcp| tcp.run(&mut report));
+    let measured = measured.and_then(|()| rdma.map_or(Ok(()), |rdma| rdma.run(&mut report)));
+    let trouble = measured.err();
+    report.tables.retain(|table| !table.rows.is_empty());
+    if report.tables.is_empty() {
         return trouble.map_or(Ok(ExitCode::SUCCESS), Err);
     }
     report
@@ -85,6 +74,80 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         .extend(trouble.iter().map(|why| format!("not complete: {why}")));
     publish(&report, args.report.as_deref(), args.output)?;
     Ok(trouble.map_or(ExitCode::SUCCESS, |trouble| trouble.report()))
+}
+
+/// The measurements over TCP that a command asks for.
+struct Tcp<'a> {
+    args: &'a NetArgs,
+    address: &'a str,
+    /// Bytes of a send.
+    length: u32,
+    /// Bytes of data in a response.
+    data: u32,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl<'a> Tcp<'a> {
+    /// Errors: lengths that a server would refuse.
+    fn new(
+        args: &'a NetArgs,
+        address: &'a str,
+        stop: &'a Arc<AtomicBool>,
+    ) -> Result<Self, Failure> {
+        let most = wire::LENGTH_MOST;
+        let within = |bytes: u64, least: u32| {
+            let bytes = u32::try_from(bytes).ok();
+            bytes.filter(|bytes| (least..=most).contains(bytes))
+        };
+        let length = within(args.length, 1).ok_or_else(|| {
+            let length = args.length;
+            Failure::usage(format!("--length {length}: a send has 1 byte to {most}"))
+        })?;
+        let data = within(args.bs, 0).ok_or_else(|| {
+            let bs = args.bs;
+            let sentence = format!("--bs {bs}: a response has at most {most} bytes of data");
+            Failure::usage(sentence)
+        })?;
+        Ok(Self {
+            args,
+            address,
+            length,
+            data,
+            stop,
+        })
+    }
+
+    /// What is measured, for the head of the report.
+    fn lead(&self) -> String {
+        format!(
+            "{} for {} s each; requests of 72 bytes, responses of 24 and {}",
+            Counted(self.args.parallel.into(), "stream"),
+            self.args.runtime.as_secs_f64(),
+            self.data
+        )
+    }
+
+    /// Measures everything. Stops at the first failure.
+    fn run(&self, report: &mut Report) -> Result<(), Failure> {
+        let args = self.args;
+        streams(args, report, |mode| self.measure(mode, self.length, 1))?;
+        match args.reverse || args.bidir {
+            true => Ok(()),
+            false => requests(args, report, self.data, |depth| {
+                self.measure(Mode::Request, self.data, depth)
+            }),
+        }
+    }
+
+    fn measure(&self, mode: Mode, length: u32, depth: u32) -> Result<Outcome, Failure> {
+        let order = Order {
+            mode,
+            length,
+            depth,
+            millis: u64::try_from(self.args.runtime.as_millis()).unwrap_or(u64::MAX),
+        };
+        client::measure(self.address, order, self.args.parallel, self.stop)
+    }
 }
 
 /// Requests per second of bare TCP sockets on loopback: `depth` requests in flight on one
@@ -118,25 +181,49 @@ pub(crate) fn loopback_iops(
     Ok(found.iops())
 }
 
-/// The host and port of an argument: HOST, HOST:PORT, or the host of a disk's URI.
-fn address(word: &str) -> Result<String, String> {
-    let host = match word.contains("://") {
-        true => match Spec::parse(word).map_err(|error| error.to_string())?.disk {
-            SpecDisk::Remote(remote) => remote.host,
-            _ => return Err(format!("{word} is a disk of this machine; name a host")),
-        },
-        false => word.to_owned(),
-    };
+/// The other end, as an argument names it.
+#[derive(Debug, PartialEq)]
+struct Host {
+    /// Host and port.
+    address: String,
+    /// Only RDMA is meant.
+    is_rdma: bool,
+}
+
+impl Host {
+    /// Parses HOST, HOST:PORT, rdma://HOST, rdma://HOST:PORT, or a disk's URI, whose host is meant.
+    fn parse(word: &str) -> Result<Self, String> {
+        let (host, is_rdma) = match (word.strip_prefix("rdma://"), word.contains("://")) {
+            (Some(host), _) => (host.to_owned(), true),
+            (None, true) => (host_of_disk(word)?, false),
+            (None, false) => (word.to_owned(), false),
+        };
+        let address = with_port(&host)
+            .ok_or_else(|| format!("{word} is neither HOST[:PORT] nor the URI of a remote disk"))?;
+        Ok(Self { address, is_rdma })
+    }
+}
+
+fn host_of_disk(uri: &str) -> Result<String, String> {
+    match Spec::parse(uri).map_err(|error| error.to_string())?.disk {
+        SpecDisk::Remote(remote) => Ok(remote.host),
+        _ => Err(format!("{uri} is a disk of this machine; name a host")),
+    }
+}
+
+/// HOST[:PORT] with a port. None: it is something else.
+fn with_port(host: &str) -> Option<String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<Ipv6Addr>() {
-        return Ok(format!("[{address}]:{}", wire::PORT));
+        return Some(format!("[{address}]:{}", wire::PORT));
     }
     match host.rsplit_once(':') {
-        None => Ok(format!("{host}:{}", wire::PORT)),
-        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(host),
-        Some(_) => Err(format!(
-            "{word} is neither HOST[:PORT] nor the URI of a remote disk"
-        )),
+        _ if host.is_empty() || host.contains('/') => None,
+        None => Some(format!("{host}:{}", wire::PORT)),
+        Some((name, port)) => {
+            let is_port = port.parse::<u16>().is_ok() && !name.is_empty();
+            is_port.then(|| host.to_owned())
+        }
     }
 }
 
@@ -248,27 +335,37 @@ mod tests {
 
     #[test]
     fn a_host_is_found_in_whatever_names_it() {
-        for (word, expected) in [
-            ("192.0.2.1", "192.0.2.1:5301"),
-            ("storage:911", "storage:911"),
-            ("::1", "[::1]:5301"),
-            ("[::1]", "[::1]:5301"),
-            ("[::1]:911", "[::1]:911"),
-            ("nvme+tcp://192.0.2.1:4420", "192.0.2.1:5301"),
+        for (word, expected, is_rdma) in [
+            ("192.0.2.1", "192.0.2.1:5301", false),
+            ("storage:911", "storage:911", false),
+            ("::1", "[::1]:5301", false),
+            ("[::1]", "[::1]:5301", false),
+            ("[::1]:911", "[::1]:911", false),
+            ("nvme+tcp://192.0.2.1:4420", "192.0.2.1:5301", false),
             (
                 "iscsi://[fe80::1]/iqn.2026-01.io.fabrix:disk/0",
                 "[fe80::1]:5301",
+                false,
             ),
+            ("rdma://192.0.2.1", "192.0.2.1:5301", true),
+            ("rdma://storage:7174", "storage:7174", true),
+            ("rdma://[fe80::1]:911", "[fe80::1]:911", true),
         ] {
-            assert_eq!(address(word), Ok(expected.to_owned()), "{word}");
+            let address = expected.to_owned();
+            assert_eq!(Host::parse(word), Ok(Host { address, is_rdma }), "{word}");
         }
         for word in [
             "file:///tmp/disk",
             "nvme+tcp://",
             "ram:64M",
             "storage:99999",
+            "",
+            ":911",
+            "rdma://",
+            "rdma://storage/disk",
+            "rdma://storage:99999",
         ] {
-            assert!(address(word).is_err(), "{word}");
+            assert!(Host::parse(word).is_err(), "{word}");
         }
     }
 }

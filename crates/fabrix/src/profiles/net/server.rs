@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::rdma;
 use super::wire::{Mode, Order, PATIENCE, REQUEST, RESPONSE};
-use crate::args::Format;
+use crate::cli::bench::args::NetArgs;
 use crate::cli::terminal::{say, show};
 use crate::failure::Failure;
 
@@ -19,7 +20,7 @@ const CONNECTIONS_MOST: usize = 256;
 
 pub(super) fn run(
     address: &str,
-    output: Format,
+    args: &NetArgs,
     stop: &Arc<AtomicBool>,
 ) -> Result<ExitCode, Failure> {
     let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
@@ -31,11 +32,16 @@ pub(super) fn run(
     let cannot = |error| Failure::io(format!("{address}: {error}"));
     let bound = listener.local_addr().map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
-    say(format_args!("listening at {bound}"));
+    let rdma = match args.rdma {
+        true => Some(rdma::server::start(bound, args.spin, stop)?),
+        false => None,
+    };
+    let also = if rdma.is_some() { ", for RDMA too" } else { "" };
+    say(format_args!("listening at {bound}{also}"));
     show(
-        output,
+        args.output,
         String::new,
-        || json!({ "listening": bound.to_string() }),
+        || json!({ "listening": bound.to_string(), "rdma": args.rdma }),
     )?;
     let open = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {
@@ -57,6 +63,9 @@ pub(super) fn run(
             }
             Err(error) => return Err(Failure::io(format!("{bound}: {error}"))),
         }
+    }
+    if let Some(thread) = rdma {
+        let _panicked = thread.join();
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use fabrix_rt::SpinPolicy;
 
 use super::CommonArgs;
-use crate::args::values::{DISKS_HELP, Format, parse_bytes, parse_time};
+use crate::args::values::{DISKS_HELP, Format, parse_bytes, parse_spin, parse_time};
 use crate::profiles::cdm::test::Test;
 
 /// Arguments of the profiles that measure a table of workloads.
@@ -159,7 +160,8 @@ pub(crate) enum CdmPreset {
 /// Arguments of `bench net`.
 #[derive(Args)]
 pub(crate) struct NetArgs {
-    /// The other end: HOST[:PORT], or a disk's URI, whose host is meant
+    /// The other end: HOST[:PORT], or a disk's URI, whose host is meant; rdma://HOST[:PORT]: over
+    /// RDMA only, where `rping -s` may listen instead of ours
     #[arg(
         value_name = "HOST[:PORT] or URI",
         required_unless_present = "server",
@@ -169,19 +171,22 @@ pub(crate) struct NetArgs {
     /// Be the other end: listen there until interrupted
     #[arg(short, long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:5301")]
     pub(crate) server: Option<String>,
+    /// Over RDMA, too: listen for both, or measure both
+    #[arg(long)]
+    pub(crate) rdma: bool,
     /// How long each test lasts
     #[arg(short = 't', long, alias = "time", default_value = "2s", value_parser = parse_time)]
     #[arg(value_name = "TIME")]
     pub(crate) runtime: Duration,
-    /// Streams at once
+    /// Streams at once, and connections of the bandwidth over RDMA
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) parallel: u16,
     /// Only streams from the server to us, and no requests
-    #[arg(short = 'R', long, conflicts_with = "bidir")]
+    #[arg(short = 'R', long, conflicts_with_all = ["bidir", "rdma"])]
     pub(crate) reverse: bool,
     /// Only streams both ways at once, and no requests
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rdma")]
     pub(crate) bidir: bool,
     /// Bytes of one send
     #[arg(short = 'l', long, default_value = "128k", value_parser = parse_bytes, value_name = "SIZE")]
@@ -189,7 +194,7 @@ pub(crate) struct NetArgs {
     /// Bytes of data in a response, as in a read of so many bytes
     #[arg(long, default_value = "4k", value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) bs: u64,
-    /// Requests in flight per stream
+    /// Requests in flight per stream; the bandwidth over RDMA has the largest of them
     #[arg(
         long,
         default_value = "1,32",
@@ -198,6 +203,13 @@ pub(crate) struct NetArgs {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: Vec<u32>,
+    /// Bytes of messages, READs and WRITEs over RDMA; pings have the first of these sizes
+    #[arg(long, default_value = "64,4k,64k", value_delimiter = ',', value_parser = parse_bytes)]
+    #[arg(value_name = "LIST")]
+    pub(crate) sizes: Vec<u64>,
+    /// Whether the threads of RDMA spin instead of sleeping
+    #[arg(long, value_parser = parse_spin, default_value = "never", value_name = "auto|never|always")]
+    pub(crate) spin: SpinPolicy,
     /// How to print the results, and where --server listens
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,

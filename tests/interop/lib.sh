@@ -337,7 +337,7 @@ nvmet_serve() {
         echo 1 >$nvmet/subsystems/$NVMET_NQN/namespaces/$nsid/enable
     done
     mkdir $nvmet/ports/1
-    echo tcp >$nvmet/ports/1/addr_trtype
+    echo $TRANSPORT >$nvmet/ports/1/addr_trtype
     echo ipv4 >$nvmet/ports/1/addr_adrfam
     echo $ADDRESS >$nvmet/ports/1/addr_traddr
     echo $NVMET_PORT >$nvmet/ports/1/addr_trsvcid

@@ -7,6 +7,7 @@
 # log: speed is unknown
 # log: rxe0: .*non-flush error
 # log: nvme nvme[0-9]+: .*
+# log: no (usable path - requeuing|available path - failing) I/O|callbacks suppressed
 # log: (Buffer )?I/O error, dev nvme.*
 # log: nvme.*: (RECV|SEND|MEMREG|INV) for CQE .*
 rdma_up

@@ -2,6 +2,7 @@
 # the capsule and by RDMA READ and WRITE, with one queue and two, on both engines. The same disk over TCP meanwhile.
 # modules: rdma_rxe crc32_generic crc32c_generic rdma_ucm dummy nvme-rdma nvme-tcp
 # tools: ip rdma nvme fio cmp blkdiscard libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
+# run: core
 # kernel: own newer
 # seconds: 240
 # log: speed is unknown

@@ -6,6 +6,8 @@
 
 use super::attached::Attached;
 use super::packages::Kernel;
+use super::script::Script;
+use super::script::Script;
 use crate::process::{command, lines_of};
 use std::io::Read;
 use std::path::Path;
@@ -38,8 +40,11 @@ impl Outcome {
 /// a cache. Emulated even where /dev/kvm is: what it can do differs from machine to machine, and
 /// QEMU ends where it cannot. Without pages of five levels: QEMU 7.2 emulates them so that Linux
 /// 6.12 does not start.
-const MACHINE: &str = "-accel tcg,thread=multi -cpu max,la57=off -smp 2 -m 1536 \
-                       -nographic -no-reboot -nic none -monitor none";
+const MACHINE: &str = "-cpu max,la57=off -m 1536 -nographic -no-reboot -nic none -monitor none";
+const PROCESSORS: &str = "-accel tcg,thread=multi -smp 2";
+/// One processor, and a clock that counts its instructions. When it sleeps, the clock goes to the
+/// next timer.
+const COUNTING_PROCESSOR: &str = "-accel tcg,thread=single -smp 1 -icount shift=0,sleep=off";
 /// The same memory, such that another process can have it too.
 const SHARED_MEMORY: &str = "-object memory-backend-memfd,id=memory,size=1536M,share=on \
                              -machine memory-backend=memory";
@@ -52,11 +57,16 @@ pub(super) fn run(
     kernel: &Kernel,
     image: &Path,
     mut disk: Option<&mut Attached>,
-    limit: Duration,
+    script: &Script,
 ) -> Outcome {
     let started = Instant::now();
     let mut qemu = command("qemu-system-x86_64");
-    qemu.args(MACHINE.split(' ')).arg("-initrd").arg(image);
+    let processors = match script.counts_instructions {
+        true => COUNTING_PROCESSOR,
+        false => PROCESSORS,
+    };
+    qemu.args(MACHINE.split(' ')).args(processors.split(' '));
+    qemu.arg("-initrd").arg(image);
     qemu.arg("-kernel").arg(kernel.image());
     let mut words = KERNEL_WORDS.to_owned();
     if let Some(disk) = &disk {
@@ -79,6 +89,7 @@ pub(super) fn run(
     let output = output.expect("it was asked for");
     let lines = lines_of(output.chain(errors.expect("it was asked for")));
     let mut heard = Heard::default();
+    let limit = Duration::from_secs(script.seconds);
     let until = started + limit;
     let in_time = loop {
         match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {

@@ -22,7 +22,6 @@ use script::{KERNELS, Script};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const SCRIPTS: &str = "tests/interop";
 /// Guests at a time: each has two processors, and spends much of its time in start and waiting.
@@ -168,14 +167,13 @@ impl Bench {
         (index, script): (usize, &Script),
         image: &Path,
     ) -> Result<Outcome, String> {
-        let limit = Duration::from_secs(script.seconds);
         let program = self.folder.join("fabrix");
         let disk = script.attached.as_deref();
         let disk = disk.map(|uri| Attached::start(&program, uri, index));
         let mut disk = disk.transpose()?;
         let mut whole = Outcome::default();
         for _ in 0..script.boots {
-            let outcome = guest::run(kernel, image, disk.as_mut(), limit);
+            let outcome = guest::run(kernel, image, disk.as_mut(), script);
             let time = whole.time + outcome.time;
             whole = Outcome { time, ..outcome };
             if whole.failure.is_some() {
@@ -227,7 +225,13 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
 fn print(script: &Script, outcome: &Outcome) {
     let time = outcome.time.as_secs_f64();
     match &outcome.failure {
-        None => println!("pass  {:6.1} s  {}", time, script.name),
+        None => {
+            println!("pass  {:6.1} s  {}", time, script.name);
+            let said = outcome.output.iter();
+            for line in said.filter(|_| script.counts_instructions) {
+                println!("    {line}");
+            }
+        }
         Some(why) => {
             let said = outcome.output.iter().map(|line| format!("    {line}\n"));
             let said: String = said.collect();

@@ -11,6 +11,7 @@
 //! # log: nvme nvme[0-9]+: starting error recovery
 //! # attached: file:disk,size=512M
 //! # boots: 2
+//! # clock: instructions
 //! ```
 //! The first line says what it shows; a list that is too long for its line goes on in another one
 //! of its kind. `kernel: newer` runs it on the kernel that the distribution offers beside its own,
@@ -23,7 +24,9 @@
 //! program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if
 //! it can. `boots` machines run the script, one after the other, with the same disk. A script that
 //! prints `@@outside kill` has the process that serves the disk killed with -9 and another one
-//! started; after `@@outside grow BYTES` the disk's file has that length.
+//! started; after `@@outside grow BYTES` the disk's file has that length. `clock: instructions`: the
+//! machine has one processor, and its clock counts instructions, one in a nanosecond, whatever else
+//! the real one does. What such a script prints is shown when it passes, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +58,8 @@ pub(super) struct Script {
     pub(super) log: Vec<String>,
     /// The disk that the guest has over vhost-user-blk.
     pub(super) attached: Option<String>,
+    /// Whether the clock of its machine counts instructions.
+    pub(super) counts_instructions: bool,
     /// How many machines run it, one after the other.
     pub(super) boots: u32,
     /// The script itself.
@@ -160,6 +165,12 @@ impl Script {
             Some(("run", "core")) => self.is_core = true,
             Some(("run", other)) => {
                 return Err(format!("`run: {other}`: write `run: core`, or nothing"));
+            }
+            Some(("clock", "instructions")) => self.counts_instructions = true,
+            Some(("clock", other)) => {
+                return Err(format!(
+                    "`clock: {other}`: write `clock: instructions`, or nothing"
+                ));
             }
             Some(("seconds", text)) => self.seconds = number(text)?.into(),
             Some(("attached", disk)) => self.attached = Some(disk.to_owned()),

@@ -7,7 +7,6 @@
 use super::attached::Attached;
 use super::packages::Kernel;
 use super::script::Script;
-use super::script::Script;
 use crate::process::{command, lines_of};
 use std::io::Read;
 use std::path::Path;

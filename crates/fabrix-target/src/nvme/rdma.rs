@@ -1,5 +1,6 @@
 //! Connections of NVMe/RDMA: a queue made of a host's request, and the limits of its machine.
 
+use std::io;
 use std::rc::Rc;
 
 use fabrix_proto::nvme::rdma::IN_CAPSULE_BYTES;
@@ -34,7 +35,7 @@ pub(crate) fn adopt(
             let refused = Notice::Refused {
                 peer: accepted.peer,
                 who: None,
-                why: format!("its RDMA connection cannot be made: {error}"),
+                why: sentence(&error),
             };
             local.shared.notice(&refused);
             return local.shared.disconnected();
@@ -46,4 +47,13 @@ pub(crate) fn adopt(
     };
     let nvme = Nvme::new(Transport::Rdma, IN_CAPSULE_BYTES);
     Connection::begin(shard, task, queue, accepted, nvme, local);
+}
+
+/// Why a connection could not be made. Memory that a device knows counts as locked.
+fn sentence(error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::OutOfMemory => "; the limit of locked memory (ulimit -l) may be too low",
+        _ => "",
+    };
+    format!("its RDMA connection cannot be made: {error}{hint}")
 }

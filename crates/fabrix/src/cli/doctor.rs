@@ -138,6 +138,13 @@ fn locked_memory(has_rdma: bool) -> Finding {
     finding("locked memory", found, Some(fix))
 }
 
+/// What is wrong with the limit of locked memory for RDMA, and what to do. None: nothing.
+pub(crate) fn little_locked_memory() -> Option<String> {
+    let finding = locked_memory(true);
+    let fix = finding.fix?;
+    Some(format!("{}: {}; {fix}", finding.subject, finding.found))
+}
+
 fn socket_buffers() -> Finding {
     let path = "/proc/sys/net/ipv4/tcp_wmem";
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -12,8 +12,8 @@ use fabrix_target::{
 };
 use signal_hook::consts::SIGTERM;
 
-use super::notices;
 use super::terminal::{say, show};
+use super::{doctor, notices};
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
 use crate::args::ServeArgs;
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     check_addresses(&listen)?;
     check_options(args, &listen)?;
+    warn_of_locked_memory(&listen);
     let allowed = Allowed::new(
         args.allow.iter().chain(&args.initiator),
         args.chap.is_some(),
@@ -125,6 +126,14 @@ fn check_options(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
             "{option} is for {name}, which is not served: add --listen {scheme}://ADDR, or leave it out"
         )))
     })
+}
+
+/// Says before any memory is locked for RDMA that little may be.
+fn warn_of_locked_memory(listen: &[Listen]) {
+    let has_rdma = listen.iter().any(|it| it.protocol == Protocol::NvmeRdma);
+    if has_rdma && let Some(warning) = doctor::little_locked_memory() {
+        say(format_args!("warning: {warning}"));
+    }
 }
 
 /// Prints the exports and waits for a reason to end.

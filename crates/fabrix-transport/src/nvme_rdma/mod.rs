@@ -6,8 +6,7 @@
 //! WRITE in front of its response. Data of the host is read by RDMA READ.
 //!
 //! `accept` makes the queue pair. `work` begins requests at it, and keeps those for which it has no
-//! room. Knows
-//! messages and data; does not know what a command means.
+//! room. Knows messages and data; does not know what a command means.
 
 mod accept;
 #[cfg(test)]
@@ -55,8 +54,8 @@ struct SlotState {
 
 impl<P: Pair> RdmaQueue<P> {
     /// The queue of a connection that was accepted. The queue pair has `slots` receives, numbered
-    /// from 0. Those that have memory are with the device. `max_data_bytes` is the most data of a command
-    /// (MDTS).
+    /// from 0. Those that have memory are with the device. `max_data_bytes` is the most data of a
+    /// command (MDTS).
     pub fn new(pair: P, slots: u16, max_data_bytes: u32, can_invalidate: bool) -> Self {
         Self {
             pair: Some(pair),

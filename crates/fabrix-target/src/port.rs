@@ -1,4 +1,5 @@
-//! A listening socket: accepts connections on one shard, and hands each to the shard that serves it.
+//! A listening socket: accepts connections on one shard, and hands each to the shard that serves
+//! it.
 //!
 //! A port knows sockets and shards, and no protocol. When file descriptors run out, the port pauses
 //! for a moment.

@@ -1,8 +1,8 @@
 //! Moves bytes between a socket of `rt` or a queue pair of `sys-rdma` and a machine of `proto`.
 //!
 //! Knows sockets, queue pairs, buffers and the order in which bytes travel; touches them through
-//! `rt` and `sys-rdma` only. Does not know what a command means: the machine says where the next bytes go and what is to be sent,
-//! the task that owns the [`Stream`] says what a command does.
+//! `rt` and `sys-rdma` only. Does not know what a command means: the machine says where the next
+//! bytes go and what is to be sent, the task that owns the connection says what a command does.
 
 mod connection;
 mod inbox;

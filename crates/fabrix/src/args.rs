@@ -187,9 +187,9 @@ pub(crate) struct ServeArgs {
     /// Disks to export, as URIs; they become namespaces 1, 2, 3, ...
     #[arg(required = true, value_name = "DISK")]
     pub(crate) disks: Vec<String>,
-    /// Address to listen on, for nvme+tcp://, nvme+rdma:// or iscsi://; may be repeated. NVMe's port
-    /// 8009 answers discovery only. With ,announce=ADDR[:PORT] discovery reports that address instead, for
-    /// targets behind address translation. A link-local address has a zone, like [fe80::1%eth0]
+    /// Address to listen on, for nvme+tcp://, nvme+rdma:// or iscsi://; may be repeated. NVMe's
+    /// port 8009 answers discovery only. With ,announce=ADDR[:PORT] discovery reports that address
+    /// instead, for targets behind address translation. A link-local address has a zone, like [fe80::1%eth0]
     #[arg(
         short,
         long,

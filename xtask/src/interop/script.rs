@@ -24,9 +24,9 @@
 //! program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if
 //! it can. `boots` machines run the script, one after the other, with the same disk. A script that
 //! prints `@@outside kill` has the process that serves the disk killed with -9 and another one
-//! started; after `@@outside grow BYTES` the disk's file has that length. `clock: instructions`: the
-//! machine has one processor, and its clock counts instructions, one in a nanosecond, whatever else
-//! the real one does. What such a script prints is shown when it passes, too.
+//! started; after `@@outside grow BYTES` the disk's file has that length. `clock: instructions`:
+//! the machine has one processor, and its clock counts instructions, one in a nanosecond, whatever
+//! else the real one does. What such a script prints is shown when it passes, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -115,9 +115,11 @@ impl Hub {
         Ok(RdmaListener::new(id, key, Weak::clone(&inner.me)))
     }
 
-    /// Accepts the connection of a request. `choose` says its sizes and parameters, which the device
-    /// limits. The first receives are handed to the device before the peer is answered. `token` is told of completions ([`RDMA_READY`]), of the end by the peer ([`RDMA_LOST`]), and with a
-    /// negative errno of the end of the device: the member must be dropped then.
+    /// Accepts the connection of a request. `choose` says its sizes and parameters, which the
+    /// device limits. The first receives are handed to the device before the peer is answered.
+    ///
+    /// `token` is told of completions ([`RDMA_READY`]), of the end by the peer ([`RDMA_LOST`]), and
+    /// with a negative errno of the end of the device: the member must be dropped then.
     ///
     /// # Errors
     /// `OutOfMemory` without buffers or locked memory, and what the device says. The peer is

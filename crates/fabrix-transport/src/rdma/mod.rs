@@ -3,8 +3,8 @@
 //! The [`Hub`] of a shard takes the events of the connection manager and the completions of its
 //! adapters, and tells the tasks that they concern. An adapter is a device as one shard uses it. A
 //! [`Member`] is one connection with its queue pair; it belongs to the task of the connection.
-//! [`Pair`] is what a transport needs of a queue pair, so that tests and simulators can have one in memory
-//! ([`simulated`]).
+//! [`Pair`] is what a transport needs of a queue pair, so that tests and simulators can have one in
+//! memory ([`simulated`]).
 //!
 //! Nothing here knows what a message means.
 

@@ -24,7 +24,7 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
             }
         };
         Failure::usage(format!(
-            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, nvme+rdma://ADDR[:PORT], or iscsi://ADDR[:PORT]"
+            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi:// or nvme+rdma:// alike"
         ))
     })
 }

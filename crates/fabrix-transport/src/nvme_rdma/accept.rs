@@ -70,6 +70,7 @@ fn sizes(slots: u16) -> QueueSizes {
         receives: slots.into(),
         receive_bytes: ENTRY_BYTES as u32 + IN_CAPSULE_BYTES,
         message_bytes: size_of::<CompletionEntry>() as u32,
+        windows: 0,
     }
 }
 

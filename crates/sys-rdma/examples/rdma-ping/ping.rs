@@ -208,6 +208,7 @@ impl Ping {
             receives: RECEIVES,
             receive_bytes: longest,
             message_bytes: longest,
+            windows: 0,
         };
         let key = self.next_key;
         let mut queue = QueuePair::new(id, shard, &nic.completions, &nic.memory, key, &sizes)?;

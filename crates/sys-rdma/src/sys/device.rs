@@ -56,6 +56,8 @@ pub struct Limits {
     pub initiator_depth: u8,
     /// Messages of this device may invalidate a key of the peer.
     pub invalidates: bool,
+    /// The device has memory windows of type 2B.
+    pub windows: bool,
     /// The device is an iWARP device.
     pub is_iwarp: bool,
 }
@@ -222,6 +224,7 @@ fn query(context: NonNull<Context>, libraries: &Libraries) -> io::Result<Limits>
         responder_resources: reads(all.max_qp_rd_atom),
         initiator_depth: reads(all.max_qp_init_rd_atom),
         invalidates: all.device_cap_flags & layout::DEVICE_MEM_MGT_EXTENSIONS != 0,
+        windows: all.device_cap_flags & layout::DEVICE_MEM_WINDOW_TYPE_2B != 0,
         is_iwarp: transport == layout::TRANSPORT_IWARP,
     })
 }

@@ -24,7 +24,11 @@ pub(crate) struct Context {
 /// `struct ibv_context_ops`: the functions behind the inline functions of the header.
 #[repr(C)]
 pub(crate) struct ContextOps {
-    before_poll_cq: [Unused; 11],
+    before_alloc_mw: [Unused; 7],
+    pub(crate) alloc_mw: Option<unsafe extern "C" fn(*mut Pd, c_int) -> *mut Mw>,
+    bind_mw: Unused,
+    pub(crate) dealloc_mw: Option<unsafe extern "C" fn(*mut Mw) -> c_int>,
+    before_poll_cq: Unused,
     pub(crate) poll_cq: unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int,
     pub(crate) req_notify_cq: unsafe extern "C" fn(*mut Cq, c_int) -> c_int,
     before_post_send: [Unused; 12],
@@ -86,6 +90,14 @@ pub(crate) struct Mr {
     pub(crate) rkey: u32,
 }
 
+/// `struct ibv_mw`, up to its key.
+#[repr(C)]
+pub(crate) struct Mw {
+    pub(crate) context: *mut Context,
+    pub(crate) pd: *mut Pd,
+    pub(crate) rkey: u32,
+}
+
 /// `struct ibv_comp_channel`, up to its descriptor.
 #[repr(C)]
 pub(crate) struct CompChannel {
@@ -138,7 +150,20 @@ pub(crate) struct SendWr {
     pub(crate) invalidate_rkey: u32,
     pub(crate) remote_addr: u64,
     pub(crate) rkey: u32,
-    pub(crate) rest: [u64; 9],
+    pub(crate) before_bind: [u64; 3],
+    pub(crate) bind: BindMw,
+}
+
+/// `bind_mw` of `struct ibv_send_wr`: a window, its next key, and the range that it opens.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct BindMw {
+    pub(crate) mw: *mut Mw,
+    pub(crate) rkey: u32,
+    pub(crate) mr: *mut Mr,
+    pub(crate) addr: u64,
+    pub(crate) length: u64,
+    pub(crate) access: c_int,
 }
 
 /// `struct ibv_recv_wr`.
@@ -261,7 +286,21 @@ impl SendWr {
             invalidate_rkey: 0,
             remote_addr: 0,
             rkey: 0,
-            rest: [0; 9],
+            before_bind: [0; 3],
+            bind: BindMw::empty(),
+        }
+    }
+}
+
+impl BindMw {
+    pub(crate) const fn empty() -> Self {
+        Self {
+            mw: std::ptr::null_mut(),
+            rkey: 0,
+            mr: std::ptr::null_mut(),
+            addr: 0,
+            length: 0,
+            access: 0,
         }
     }
 }
@@ -289,6 +328,8 @@ impl QpAttr {
 pub(crate) const WR_RDMA_WRITE: c_int = 0;
 pub(crate) const WR_SEND: c_int = 2;
 pub(crate) const WR_RDMA_READ: c_int = 4;
+pub(crate) const WR_LOCAL_INV: c_int = 7;
+pub(crate) const WR_BIND_MW: c_int = 8;
 pub(crate) const WR_SEND_WITH_INV: c_int = 9;
 
 pub(crate) const SEND_SIGNALED: c_uint = 2;
@@ -297,6 +338,7 @@ pub(crate) const SEND_INLINE: c_uint = 8;
 pub(crate) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(crate) const ACCESS_REMOTE_WRITE: c_int = 2;
 pub(crate) const ACCESS_REMOTE_READ: c_int = 4;
+pub(crate) const ACCESS_MW_BIND: c_int = 0x10;
 
 pub(crate) const WC_SUCCESS: c_int = 0;
 pub(crate) const WC_FLUSHED: c_int = 5;
@@ -312,6 +354,8 @@ pub(crate) const PS_TCP: c_int = 0x106;
 pub(crate) const OPTION_ID: c_int = 0;
 pub(crate) const OPTION_ID_AFONLY: c_int = 2;
 pub(crate) const DEVICE_MEM_MGT_EXTENSIONS: c_uint = 1 << 21;
+pub(crate) const DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
+pub(crate) const MW_TYPE_2: c_int = 2;
 pub(crate) const TRANSPORT_IWARP: c_int = 1;
 
 const _: () = assert!(size_of::<SendWr>() == 128 && size_of::<RecvWr>() == 32);
@@ -322,16 +366,19 @@ const _: () = assert!(size_of::<ConnParam>() == 24 && size_of::<AsyncEvent>() ==
 
 /// The constants by their names in the headers.
 #[cfg(test)]
-pub(super) const CONSTANTS: [(&str, usize); 22] = [
+pub(super) const CONSTANTS: [(&str, usize); 27] = [
     ("IBV_WR_RDMA_WRITE", WR_RDMA_WRITE as usize),
     ("IBV_WR_SEND", WR_SEND as usize),
     ("IBV_WR_RDMA_READ", WR_RDMA_READ as usize),
+    ("IBV_WR_LOCAL_INV", WR_LOCAL_INV as usize),
+    ("IBV_WR_BIND_MW", WR_BIND_MW as usize),
     ("IBV_WR_SEND_WITH_INV", WR_SEND_WITH_INV as usize),
     ("IBV_SEND_SIGNALED", SEND_SIGNALED as usize),
     ("IBV_SEND_INLINE", SEND_INLINE as usize),
     ("IBV_ACCESS_LOCAL_WRITE", ACCESS_LOCAL_WRITE as usize),
     ("IBV_ACCESS_REMOTE_WRITE", ACCESS_REMOTE_WRITE as usize),
     ("IBV_ACCESS_REMOTE_READ", ACCESS_REMOTE_READ as usize),
+    ("IBV_ACCESS_MW_BIND", ACCESS_MW_BIND as usize),
     ("IBV_WC_SUCCESS", WC_SUCCESS as usize),
     ("IBV_WC_WR_FLUSH_ERR", WC_FLUSHED as usize),
     ("IBV_WC_WITH_INV", WC_WITH_INV as usize),
@@ -345,6 +392,11 @@ pub(super) const CONSTANTS: [(&str, usize); 22] = [
         "IBV_DEVICE_MEM_MGT_EXTENSIONS",
         DEVICE_MEM_MGT_EXTENSIONS as usize,
     ),
+    (
+        "IBV_DEVICE_MEM_WINDOW_TYPE_2B",
+        DEVICE_MEM_WINDOW_TYPE_2B as usize,
+    ),
+    ("IBV_MW_TYPE_2", MW_TYPE_2 as usize),
     ("IBV_TRANSPORT_IWARP", TRANSPORT_IWARP as usize),
     ("RDMA_CM_EVENT_CONNECT_REQUEST", CONNECT_REQUEST as usize),
     ("RDMA_CM_EVENT_DEVICE_REMOVAL", DEVICE_REMOVAL as usize),

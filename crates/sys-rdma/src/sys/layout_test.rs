@@ -4,8 +4,8 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use super::layout::{
-    AsyncEvent, CmEvent, CmId, CompChannel, ConnParam, Context, ContextOps, Cq, DeviceAttr,
-    EventChannel, Mr, Pd, Qp, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, VerbsDevice, Wc,
+    AsyncEvent, BindMw, CmEvent, CmId, CompChannel, ConnParam, Context, ContextOps, Cq, DeviceAttr,
+    EventChannel, Mr, Mw, Pd, Qp, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, VerbsDevice, Wc,
 };
 
 /// Fields: ours, and C's name of each.
@@ -29,7 +29,7 @@ fn expressions() -> Vec<(&'static str, usize)> {
             num_comp_vectors = "num_comp_vectors",
         }
         ContextOps = "struct ibv_context_ops" {
-            poll_cq = "poll_cq", req_notify_cq = "req_notify_cq", post_send = "post_send",
+            alloc_mw = "alloc_mw", dealloc_mw = "dealloc_mw", poll_cq = "poll_cq", req_notify_cq = "req_notify_cq", post_send = "post_send",
             post_recv = "post_recv",
         }
         VerbsDevice = "struct ibv_device" {
@@ -43,6 +43,7 @@ fn expressions() -> Vec<(&'static str, usize)> {
         }
         Pd = "struct ibv_pd" { context = "context" }
         Mr = "struct ibv_mr" { addr = "addr", length = "length", lkey = "lkey", rkey = "rkey" }
+        Mw = "struct ibv_mw" { context = "context", pd = "pd", rkey = "rkey" }
         CompChannel = "struct ibv_comp_channel" { context = "context", fd = "fd" }
         Cq = "struct ibv_cq" { channel = "channel", cq_context = "cq_context", cqe = "cqe" }
         Qp = "struct ibv_qp" { pd = "pd", send_cq = "send_cq", srq = "srq", qp_num = "qp_num" }
@@ -50,7 +51,7 @@ fn expressions() -> Vec<(&'static str, usize)> {
         SendWr = "struct ibv_send_wr" {
             wr_id = "wr_id", next = "next", sg_list = "sg_list", num_sge = "num_sge",
             opcode = "opcode", send_flags = "send_flags", invalidate_rkey = "invalidate_rkey",
-            remote_addr = "wr.rdma.remote_addr", rkey = "wr.rdma.rkey",
+            remote_addr = "wr.rdma.remote_addr", rkey = "wr.rdma.rkey", bind = "bind_mw",
         }
         RecvWr = "struct ibv_recv_wr" {
             wr_id = "wr_id", next = "next", sg_list = "sg_list", num_sge = "num_sge",
@@ -86,6 +87,33 @@ fn expressions() -> Vec<(&'static str, usize)> {
             conn = "param.conn",
         }
     };
+    let bind = offset_of!(SendWr, bind);
+    all.extend([
+        (
+            "offsetof(struct ibv_send_wr, bind_mw.mw)",
+            bind + offset_of!(BindMw, mw),
+        ),
+        (
+            "offsetof(struct ibv_send_wr, bind_mw.rkey)",
+            bind + offset_of!(BindMw, rkey),
+        ),
+        (
+            "offsetof(struct ibv_send_wr, bind_mw.bind_info.mr)",
+            bind + offset_of!(BindMw, mr),
+        ),
+        (
+            "offsetof(struct ibv_send_wr, bind_mw.bind_info.addr)",
+            bind + offset_of!(BindMw, addr),
+        ),
+        (
+            "offsetof(struct ibv_send_wr, bind_mw.bind_info.length)",
+            bind + offset_of!(BindMw, length),
+        ),
+        (
+            "offsetof(struct ibv_send_wr, bind_mw.bind_info.mw_access_flags)",
+            bind + offset_of!(BindMw, access),
+        ),
+    ]);
     all.extend(sizes! {
         SendWr = "struct ibv_send_wr", RecvWr = "struct ibv_recv_wr", Sge = "struct ibv_sge",
         Wc = "struct ibv_wc", QpInitAttr = "struct ibv_qp_init_attr",

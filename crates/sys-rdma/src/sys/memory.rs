@@ -69,7 +69,7 @@ impl<M> Drop for Registration<M> {
 }
 
 /// The memory of one shard as one device knows it: all buffers, registered slab by slab. Peers
-/// have no access to it.
+/// reach only what a window of a queue pair opens to them.
 pub struct ShardMemory {
     device: Arc<Device>,
     /// By number of the slab.
@@ -113,6 +113,13 @@ impl ShardMemory {
         let registration = slabs.get(slab as usize)?.as_ref()?;
         Some(registration.keys().0)
     }
+
+    /// The registration of a slab, to which windows are bound. It lasts as long as a buffer of the
+    /// slab.
+    pub(super) fn registration(&self, slab: u32) -> Option<NonNull<Mr>> {
+        let slabs = self.slabs.borrow();
+        Some(slabs.get(slab as usize)?.as_ref()?.raw)
+    }
 }
 
 impl MemoryListener for ShardMemory {
@@ -122,11 +129,15 @@ impl MemoryListener for ShardMemory {
         }
         let number = slab.number() as usize;
         let range = (slab.start(), slab.len());
+        let windows = match self.device.limits().windows {
+            true => layout::ACCESS_MW_BIND,
+            false => 0,
+        };
+        let access = layout::ACCESS_LOCAL_WRITE | windows;
         // SAFETY: the slab stays mapped while it exists. The device writes into a range only for a
-        // posted work request, which holds the only `Buf` of the range.
+        // posted work request or for an open window, which hold the only `Buf` of the range.
         // WHY UNSAFE: as of `Registration::new`.
-        let registered =
-            unsafe { Registration::new(&self.device, range, layout::ACCESS_LOCAL_WRITE, slab) };
+        let registered = unsafe { Registration::new(&self.device, range, access, slab) };
         let mut slabs = self.slabs.borrow_mut();
         if slabs.len() <= number {
             slabs.resize_with(number + 1, || None);
@@ -145,13 +156,26 @@ impl MemoryListener for ShardMemory {
     }
 }
 
-/// What peers may do with exposed memory.
+/// What peers may do with memory of this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// RDMA READ.
     Read,
+    /// RDMA WRITE.
+    Write,
     /// RDMA READ and RDMA WRITE.
     ReadAndWrite,
+}
+
+impl Access {
+    /// The device's flags for it.
+    pub(super) fn remote(self) -> libc::c_int {
+        match self {
+            Self::Read => layout::ACCESS_REMOTE_READ,
+            Self::Write => layout::ACCESS_REMOTE_WRITE,
+            Self::ReadAndWrite => layout::ACCESS_REMOTE_READ | layout::ACCESS_REMOTE_WRITE,
+        }
+    }
 }
 
 /// A region that peers read, or also write, by RDMA at any time.
@@ -173,14 +197,11 @@ impl Exposed {
     /// says.
     pub fn new(device: &Arc<Device>, region: Pinned, access: Access) -> io::Result<Self> {
         let range = (region.start(), region.len());
-        let access = match access {
-            Access::Read => layout::ACCESS_REMOTE_READ,
-            Access::ReadAndWrite => {
-                layout::ACCESS_LOCAL_WRITE
-                    | layout::ACCESS_REMOTE_READ
-                    | layout::ACCESS_REMOTE_WRITE
-            }
+        let local = match access {
+            Access::Read => 0,
+            Access::Write | Access::ReadAndWrite => layout::ACCESS_LOCAL_WRITE,
         };
+        let access = local | access.remote();
         // SAFETY: the region stays mapped while it is pinned. No reference to bytes of a region
         // ever exists.
         // WHY UNSAFE: as of `Registration::new`.

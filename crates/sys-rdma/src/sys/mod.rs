@@ -19,6 +19,7 @@ pub(crate) mod queue_pair;
 mod receives;
 mod sends;
 mod slots;
+mod windows;
 
 use std::ffi::c_int;
 use std::io;

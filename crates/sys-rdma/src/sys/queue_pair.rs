@@ -5,6 +5,7 @@
 //! when the queue pair is destroyed, which ends all access of the device.
 
 mod posting;
+mod window;
 
 use std::fmt;
 use std::io;
@@ -24,6 +25,7 @@ use super::memory::ShardMemory;
 use super::receives::ReceiveRing;
 use super::sends::{Ended, SendRing};
 use super::slots::Slots;
+use super::windows::Windows;
 use crate::done::{Done, WorkFailure};
 use crate::event::Parameters;
 
@@ -38,6 +40,7 @@ pub struct QueuePair {
     sizes: QueueSizes,
     sends: ManuallyDrop<SendRing>,
     receives: ManuallyDrop<ReceiveRing>,
+    windows: Windows,
     state: State,
     /// RDMA READs that may be in progress at the same time.
     reads_most: u32,
@@ -56,6 +59,8 @@ pub struct QueueSizes {
     pub receive_bytes: u32,
     /// Bytes of the longest message to the peer, without data that goes with it.
     pub message_bytes: u32,
+    /// Memory windows, through which the peer reaches memory of this end.
+    pub windows: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +79,8 @@ impl QueuePair {
     /// yet costs little.
     ///
     /// Errors: `OutOfMemory` without buffers, `StorageFull` for a completion queue without room,
-    /// and what the device says. The connection is gone then.
+    /// `Unsupported` for a device without the windows that it needs, and what the device says. The
+    /// connection is gone then.
     pub fn new(
         mut id: Id,
         shard: &mut Shard,
@@ -97,6 +103,7 @@ impl QueuePair {
         let mut slots = Slots::new(sizes.receives, sizes.receive_bytes);
         let first = slots.per_buffer().min(sizes.receives);
         slots.grow(shard, key_of, first)?;
+        let windows = Windows::new(memory.device(), sizes.windows)?;
         let (raw, inline_bytes) = create(&id, completions, memory, sizes)?;
         id.set_key(key);
         let added = completions.add(key, sizes.sends.saturating_add(sizes.receives));
@@ -118,6 +125,7 @@ impl QueuePair {
             sizes: *sizes,
             sends: ManuallyDrop::new(sends),
             receives: ManuallyDrop::new(ReceiveRing::new(number, sizes.receives, slots)),
+            windows,
             state: State::Connecting,
             reads_most: 1,
             failure: None,
@@ -140,6 +148,11 @@ impl QueuePair {
     /// The connection.
     pub fn id(&self) -> &Id {
         &self.id
+    }
+
+    /// The completion queue.
+    pub fn completions(&self) -> &Rc<CompletionQueue> {
+        &self.completions
     }
 
     /// Asks the peer for the connection, after the route is resolved. An event tells the answer.
@@ -224,7 +237,7 @@ impl QueuePair {
                 return Some(Done::Failed(failure));
             }
             if let Some(ended) = self.sends.next_ended() {
-                return Some(ended.into());
+                return Some(self.told(ended));
             }
             match self.arrivals.take() {
                 Some(wc) => {
@@ -234,7 +247,8 @@ impl QueuePair {
                 }
                 None if self.state == State::Closed && !self.sends.is_empty() => {
                     self.sends.abandon();
-                    return self.sends.next_ended().map(Done::from);
+                    let ended = self.sends.next_ended()?;
+                    return Some(self.told(ended));
                 }
                 None => return None,
             }
@@ -256,12 +270,29 @@ impl QueuePair {
                 let is_ours = self.receives.completed(slot, bytes);
                 let invalidated =
                     (wc.wc_flags & layout::WC_WITH_INV != 0).then_some(wc.invalidated_rkey);
+                if is_ok
+                    && is_ours
+                    && let Some(key) = invalidated
+                {
+                    self.windows.invalidated(key);
+                }
                 (is_ok && is_ours).then_some(Done::Received {
                     slot,
                     bytes,
                     invalidated,
                 })
             }
+        }
+    }
+
+    /// A work that has ended, with the memory of the window that it has closed.
+    fn told(&mut self, ended: Ended) -> Done {
+        let closes = ended.closes.filter(|_| ended.is_ok);
+        let closed = closes.and_then(|window| self.windows.closed(window));
+        Done::Ended {
+            token: ended.token,
+            is_ok: ended.is_ok,
+            memory: ended.memory.or(closed),
         }
     }
 
@@ -288,6 +319,8 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        // Some drivers keep a queue pair as long as windows that were opened through it.
+        self.windows.end();
         if destroy(&self.id, self.raw).is_ok() {
             self.completions.remove(self.number, self.requests());
             // SAFETY: each is dropped once, here. The queue pair is destroyed, so the device no
@@ -304,15 +337,5 @@ impl Drop for QueuePair {
 impl fmt::Debug for QueuePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "QueuePair({:?}, {:?})", self.id, self.state)
-    }
-}
-
-impl From<Ended> for Done {
-    fn from(ended: Ended) -> Self {
-        Self::Ended {
-            token: ended.token,
-            is_ok: ended.is_ok,
-            memory: ended.memory,
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::mem;
 use std::ptr;
 
 use super::completions::request_id;
-use super::layout::{self, SendWr, Sge};
+use super::layout::{self, BindMw, SendWr, Sge};
 use super::memory::{Memory, Part, Remote};
 use super::slots::Slots;
 
@@ -19,6 +19,7 @@ pub(super) struct Request {
     pub(super) data: Option<Sge>,
     pub(super) remote: Option<Remote>,
     pub(super) invalidate: u32,
+    pub(super) bind: BindMw,
     pub(super) entry: Entry,
 }
 
@@ -29,6 +30,8 @@ pub(super) struct Entry {
     pub(super) token: Option<u64>,
     pub(super) memory: Option<Memory>,
     pub(super) is_read: bool,
+    /// Window that the request closes.
+    pub(super) closes: Option<u32>,
 }
 
 /// A work that has ended.
@@ -37,6 +40,8 @@ pub(super) struct Ended {
     pub(super) token: u64,
     pub(super) is_ok: bool,
     pub(super) memory: Option<Memory>,
+    /// Window that the work was to close.
+    pub(super) closes: Option<u32>,
 }
 
 pub(super) struct SendRing {
@@ -64,6 +69,7 @@ impl Request {
             data: Some(data),
             remote: Some(part.remote),
             invalidate: 0,
+            bind: BindMw::empty(),
             entry,
         }
     }
@@ -150,6 +156,7 @@ impl SendRing {
             invalidate_rkey: request.invalidate,
             remote_addr: remote.address,
             rkey: remote.key,
+            bind: request.bind,
             ..SendWr::empty()
         };
         self.reads += u32::from(request.entry.is_read);
@@ -178,6 +185,7 @@ impl SendRing {
             token,
             memory,
             is_read,
+            closes: None,
         };
         for part in before {
             let request = Request::of_part(opcode, range(&memory, part), part, entry(None, None));
@@ -258,6 +266,7 @@ impl SendRing {
                     token,
                     is_ok: self.failed_from.is_none_or(|failed| sequence < failed),
                     memory: entry.memory,
+                    closes: entry.closes,
                 });
             }
         }

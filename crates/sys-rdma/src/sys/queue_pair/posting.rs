@@ -11,7 +11,7 @@ use fabrix_rt::Buf;
 use super::{QueuePair, State};
 use crate::done::{Unsent, Why};
 use crate::sys::check_errno;
-use crate::sys::layout;
+use crate::sys::layout::{self, BindMw};
 use crate::sys::memory::{Data, Memory, Part};
 use crate::sys::sends::{Entry, Request};
 
@@ -56,10 +56,11 @@ impl QueuePair {
             data: data.as_ref().map(range),
             remote: None,
             invalidate: invalidate.unwrap_or(0),
+            bind: BindMw::empty(),
             entry: Entry {
                 token: Some(token),
                 memory: data.map(|data| data.memory),
-                is_read: false,
+                ..Entry::default()
             },
         };
         self.sends.prepare(message, request);
@@ -111,7 +112,7 @@ impl QueuePair {
     }
 
     /// Whether a work of so many requests can begin. Result: the key of its memory.
-    fn admit(&self, requests: usize, memory: Option<&Memory>) -> Result<u32, Why> {
+    pub(super) fn admit(&self, requests: usize, memory: Option<&Memory>) -> Result<u32, Why> {
         let key = match memory {
             Some(memory) => memory.slab().and_then(|slab| self.memory.key(slab)),
             None => Some(0),
@@ -175,6 +176,6 @@ impl QueuePair {
 }
 
 /// Panics for a shared buffer, which a device must not fill.
-fn check_unique(buf: &Buf) {
+pub(super) fn check_unique(buf: &Buf) {
     assert!(buf.is_unique(), "a Buf to be filled is shared: {buf:?}");
 }

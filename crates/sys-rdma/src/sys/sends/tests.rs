@@ -26,10 +26,11 @@ fn message(shard: &mut Shard, ring: &mut SendRing, token: u64) {
         data: None,
         remote: None,
         invalidate: 0,
+        bind: BindMw::empty(),
         entry: Entry {
             token: Some(token),
             memory: Some(Memory::Buf(buf)),
-            is_read: false,
+            ..Entry::default()
         },
     };
     ring.prepare(b"hello", request);

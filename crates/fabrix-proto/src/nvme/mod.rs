@@ -23,6 +23,7 @@ pub mod nqn;
 pub mod queue;
 pub mod rdma;
 pub mod reservation;
+mod slot_ids;
 pub mod spec;
 mod sq_head;
 pub mod subsystem;

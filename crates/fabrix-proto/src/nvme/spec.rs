@@ -14,7 +14,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub use self::opcode::{AdminOpcode, FABRICS_OPCODE, FabricsType, Opcode};
-pub use self::sgl::{KeyedSglDescriptor, SglDescriptor, SglKind};
+pub use self::sgl::{KeyedSglDescriptor, MAX_KEYED_BYTES, SglDescriptor, SglKind};
 pub use self::status::Status;
 
 wire! {

@@ -19,7 +19,7 @@ use crate::nvme::identify::{
     DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor, Descriptors,
     FUSES_COMPARE_AND_WRITE, IdentifyController, IdentifyNamespace, IdentifyNvmController,
     NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL, NamespaceList, ONCS_COMPARE,
-    ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES, VWC_PRESENT, ascii,
+    ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES, SGLS_KEYED, SGLS_OFFSET, VWC_PRESENT, ascii,
 };
 use crate::nvme::nqn::Nqn;
 
@@ -82,6 +82,10 @@ pub struct ControllerFacts {
     pub max_dataset_blocks: u32,
     /// Maximum in-capsule data of one I/O command in bytes (IOCCSZ less the entry).
     pub in_capsule_bytes: u32,
+    /// Whether data may lie in keyed memory of the host, as RDMA needs (SGLS bit 2).
+    pub keyed_data: bool,
+    /// Whether data may lie at an offset of the capsule, as in-capsule data does (SGLS bit 20).
+    pub offset_data: bool,
     /// Maximum number of outstanding commands of one queue (MAXCMD). `None`: not reported.
     pub max_commands: Option<u16>,
     /// Unit of the keep-alive timer in milliseconds (KAS). `None`: no keep-alive.
@@ -147,6 +151,8 @@ impl ControllerFacts {
             max_write_zeroes_bytes: u32::MAX,
             max_dataset_blocks: u32::MAX,
             in_capsule_bytes: capsule.saturating_sub(64).min(MAX_IN_CAPSULE_BYTES),
+            keyed_data: data.sgl_support.get() & SGLS_KEYED != 0,
+            offset_data: data.sgl_support.get() & SGLS_OFFSET != 0,
             max_commands: (data.max_commands.get() != 0).then(|| data.max_commands.get()),
             keep_alive_unit_ms: match data.keep_alive_granularity.get() {
                 0 => None,

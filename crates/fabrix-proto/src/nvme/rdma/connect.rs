@@ -49,6 +49,20 @@ wire! {
 }
 
 impl ConnectRequest {
+    /// The request of a host for a queue with `commands` commands at the same time, which has
+    /// `receive_entries` receives. The controller id stays zero: the Connect command names it.
+    #[must_use]
+    pub fn new(queue_id: u16, commands: u16, receive_entries: u16) -> Self {
+        Self {
+            record_format: U16::ZERO,
+            queue_id: U16::new(queue_id),
+            receive_entries: U16::new(receive_entries),
+            send_entries: U16::new(commands),
+            controller_id: U16::ZERO,
+            reserved_10: [0; 22],
+        }
+    }
+
     /// Reads the private data of a request.
     ///
     /// # Errors
@@ -73,6 +87,17 @@ impl ConnectRequest {
 }
 
 impl ConnectAccept {
+    /// Reads the private data with which a controller has accepted.
+    ///
+    /// # Errors
+    /// A sentence: the controller speaks no NVMe/RDMA.
+    pub fn parse(private_data: &[u8]) -> Result<Self, &'static str> {
+        match Self::read_from_prefix(private_data) {
+            Ok((accept, _)) if accept.record_format.get() == 0 => Ok(accept),
+            _ => Err("the peer accepts connections, and its answer is none of NVMe/RDMA"),
+        }
+    }
+
     /// The answer of a controller with so many receives.
     #[must_use]
     pub fn new(receive_entries: u16) -> Self {
@@ -85,6 +110,15 @@ impl ConnectAccept {
 }
 
 impl ConnectReject {
+    /// Reads the reason from the private data with which a controller has refused. None: it says
+    /// no reason.
+    #[must_use]
+    pub fn parse(private_data: &[u8]) -> Option<RejectReason> {
+        let (reject, _) = Self::read_from_prefix(private_data).ok()?;
+        let says = reject.record_format.get() == 0 && reject.reason.0.get() != 0;
+        says.then_some(reject.reason)
+    }
+
     /// The answer of a controller that refuses.
     #[must_use]
     pub fn new(reason: RejectReason) -> Self {
@@ -115,20 +149,22 @@ impl RejectReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
-            Self::PRIVATE_DATA_LENGTH => "its connection request is too short for NVMe/RDMA",
-            Self::RECORD_FORMAT => "the format of its connection request is unknown",
-            Self::QUEUE_ID => "its connection request names a queue that cannot be",
-            Self::SEND_ENTRIES => "its queue has an impossible number of commands",
-            Self::RECEIVE_ENTRIES => "its queue has an impossible number of receives",
+            Self::PRIVATE_DATA_LENGTH => "the connection request is too short for NVMe/RDMA",
+            Self::RECORD_FORMAT => "the format of the connection request is unknown",
+            Self::QUEUE_ID => "the connection request names a queue that cannot be",
+            Self::SEND_ENTRIES => "the queue has an impossible number of commands",
+            Self::RECEIVE_ENTRIES => "the queue has an impossible number of receives",
             Self::NO_RESOURCES => "there is no room for another connection",
-            Self::RESPONDER_RESOURCES => "it answers no RDMA READs",
-            Self(reason) => return write!(f, "it was refused for reason {reason}"),
+            Self::RESPONDER_RESOURCES => "the host answers no RDMA READs",
+            Self(reason) => return write!(f, "reason {reason}"),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use zerocopy::IntoBytes;
 
     use super::*;
@@ -161,6 +197,33 @@ mod tests {
         assert_eq!(accept.as_bytes()[..4], [0, 0, 0x34, 0x12]);
         let reject = ConnectReject::new(RejectReason::NO_RESOURCES);
         assert_eq!(reject.as_bytes(), [0, 0, 6, 0]);
+    }
+
+    #[test]
+    fn a_host_says_its_queue_and_reads_the_answer() {
+        let request = ConnectRequest::new(3, 127, 128);
+        let expected = [0, 0, 3, 0, 128, 0, 127, 0, 0, 0];
+        assert_eq!(request.as_bytes()[..10], expected);
+        assert_eq!(ConnectRequest::parse(request.as_bytes()), Ok(request));
+        let mut data = [0; 196];
+        data[2] = 128;
+        let accept = ConnectAccept::parse(&data).expect("a right one");
+        assert_eq!(accept.receive_entries.get(), 128);
+        assert!(ConnectAccept::parse(&data[..31]).is_err());
+        data[0] = 1;
+        assert!(ConnectAccept::parse(&data).is_err());
+    }
+
+    #[test]
+    fn a_refusal_names_its_reason_or_none() {
+        let mut data = [0; 148];
+        assert_eq!(ConnectReject::parse(&data), None);
+        assert_eq!(ConnectReject::parse(&[]), None);
+        data[2] = 6;
+        let reason = ConnectReject::parse(&data);
+        assert_eq!(reason, Some(RejectReason::NO_RESOURCES));
+        let sentence = reason.expect("a reason").to_string();
+        assert!(sentence.contains("no room"), "{sentence}");
     }
 
     #[test]

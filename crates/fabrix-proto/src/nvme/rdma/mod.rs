@@ -1,7 +1,7 @@
 //! NVMe over RDMA: capsules as messages, data by RDMA READ and RDMA WRITE.
 //!
 //! [`connect`] has the private data of a connection request and its answers. [`target`] is the
-//! controller's side of one queue as a machine without I/O; [`capsule`] decides where the data of a
+//! controller's side of one queue as a machine without I/O, [`host`] is the host's; [`capsule`] decides where the data of a
 //! command lies. A message is a whole capsule, so there is no byte stream and no [`Machine`] here.
 //! The transport holds messages, keys and data, and says what has arrived.
 //!
@@ -11,6 +11,7 @@
 
 pub mod capsule;
 pub mod connect;
+pub mod host;
 pub mod target;
 
 /// Data in bytes that an I/O command's capsule may carry behind its entry.

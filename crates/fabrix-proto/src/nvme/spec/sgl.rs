@@ -66,12 +66,34 @@ wire! {
 }
 
 impl KeyedSglDescriptor {
+    /// Memory of the host from an address, below 16 MiB, that a key grants access to.
+    #[must_use]
+    pub const fn new(address: u64, bytes: u32, key: u32, kind: SglKind) -> Self {
+        debug_assert!(bytes <= MAX_KEYED_BYTES, "the length has 24 bits");
+        let [low, middle, high, _] = bytes.to_le_bytes();
+        Self {
+            address: U64::new(address),
+            length: [low, middle, high],
+            key: U32::new(key),
+            kind,
+        }
+    }
+
+    /// The same 16 bytes, as the descriptor of a submission entry.
+    #[must_use]
+    pub fn unkeyed(&self) -> SglDescriptor {
+        zerocopy::transmute!(*self)
+    }
+
     /// The length in bytes.
     #[must_use]
     pub const fn length_bytes(&self) -> u32 {
         u32::from_le_bytes([self.length[0], self.length[1], self.length[2], 0])
     }
 }
+
+/// Longest length of a keyed descriptor in bytes.
+pub const MAX_KEYED_BYTES: u32 = (1 << 24) - 1;
 
 wire! {
     /// Type and subtype of an SGL descriptor.

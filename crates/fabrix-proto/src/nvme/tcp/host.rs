@@ -24,12 +24,13 @@ use alloc::collections::VecDeque;
 use zerocopy::IntoBytes;
 
 use self::data::Granted;
-use self::slots::{MAX_SLOTS, SlotTable};
+use self::slots::SlotTable;
 use super::TerminateReason;
 use super::pdu::{
     ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, Digests, InitializeRequest, MIN_MAX_H2C_BYTES, PduType,
 };
 use crate::nvme::queue::HostEvent;
+use crate::nvme::slot_ids::MAX_SLOTS;
 use crate::nvme::spec::{CompletionEntry, Status};
 use crate::{Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 

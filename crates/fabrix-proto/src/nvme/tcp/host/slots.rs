@@ -1,12 +1,11 @@
 //! Commands in progress of one connection, on the host's side.
 //!
-//! The table has a fixed size and allocates only when it is made. A command id consists of a slot
-//! and a generation, so that a late PDU of the slot's earlier command matches no command. PDUs are
-//! unknown here.
+//! The table has a fixed size and allocates only when it is made. PDUs are unknown here.
 
 use alloc::boxed::Box;
 
 use crate::Slot;
+use crate::nvme::slot_ids::SlotIds;
 
 /// One slot and its command.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +13,6 @@ pub(super) struct Command {
     in_use: bool,
     /// Slot and generation. The next command in this slot has another id.
     pub(super) command_id: u16,
-    generation: u16,
     pub(super) direction: Direction,
     /// Length of the command's data in bytes.
     pub(super) bytes: u32,
@@ -42,17 +40,16 @@ pub(super) enum Direction {
 pub(super) struct SlotTable {
     commands: Box<[Command]>,
     in_use: usize,
-    /// Number of low bits of a command id that are the slot.
-    slot_bits: u32,
+    ids: SlotIds,
 }
 
 impl SlotTable {
-    /// A table of `max_slots` empty slots, 1 to [`MAX_SLOTS`].
+    /// A table of `max_slots` empty slots, as [`SlotIds::new`].
     pub(super) fn new(max_slots: u16) -> Self {
         Self {
             commands: alloc::vec![Command::default(); usize::from(max_slots)].into_boxed_slice(),
             in_use: 0,
-            slot_bits: u16::BITS - (max_slots - 1).leading_zeros(),
+            ids: SlotIds::new(max_slots),
         }
     }
 
@@ -70,16 +67,14 @@ impl SlotTable {
         bytes: u32,
         in_capsule: bool,
     ) -> Option<u16> {
-        let slot_bits = self.slot_bits;
+        let ids = self.ids;
         let command = self
             .commands
             .get_mut(usize::from(slot.0))
             .filter(|it| !it.in_use)?;
-        let generation = next_generation(command.generation, slot, slot_bits);
         *command = Command {
             in_use: true,
-            command_id: generation << slot_bits | slot.0,
-            generation,
+            command_id: ids.next(command.command_id, slot),
             direction: if in_capsule {
                 Direction::None
             } else {
@@ -99,9 +94,9 @@ impl SlotTable {
     /// Slot of the command in progress with this id. Ids of earlier generations match no command.
     #[inline(always)]
     pub(super) fn find(&self, command_id: u16) -> Option<Slot> {
-        let slot = command_id & slot_mask(self.slot_bits);
-        let command = self.commands.get(usize::from(slot))?;
-        (command.in_use && command.command_id == command_id).then_some(Slot(slot))
+        let slot = self.ids.slot(command_id);
+        let command = self.commands.get(usize::from(slot.0))?;
+        (command.in_use && command.command_id == command_id).then_some(slot)
     }
 
     /// Command of a slot that `find` has returned, or whose data is arriving.
@@ -119,25 +114,3 @@ impl SlotTable {
         command
     }
 }
-
-/// Next generation. Skips the one that would make the command id 0xFFFF, which NVMe reserves.
-fn next_generation(generation: u16, slot: Slot, slot_bits: u32) -> u16 {
-    let largest = u16::MAX >> slot_bits;
-    let next = if generation >= largest {
-        0
-    } else {
-        generation + 1
-    };
-    if next << slot_bits | slot.0 == u16::MAX {
-        0
-    } else {
-        next
-    }
-}
-
-fn slot_mask(slot_bits: u32) -> u16 {
-    (1 << slot_bits) - 1
-}
-
-/// Maximum number of slots. Four bits of each command id remain for the generation.
-pub(super) const MAX_SLOTS: u16 = 4096;

@@ -8,6 +8,7 @@ mod connection;
 mod inbox;
 mod iscsi_tcp;
 mod nvme_rdma;
+mod nvme_rdma_host;
 mod nvme_tcp;
 mod outbox;
 pub mod pass;
@@ -17,6 +18,7 @@ mod stream;
 
 pub use connection::Connection;
 pub use nvme_rdma::RdmaQueue;
+pub use nvme_rdma_host::{ConnectingRdma, RdmaHostQueue};
 pub use outbox::Out;
 pub use slot::{Incoming, Outgoing};
 pub use stream::{Ended, Stream, StreamSlots};

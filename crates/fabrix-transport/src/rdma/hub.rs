@@ -4,9 +4,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_rt::{Completion, File, Loan, Op, Shard, Task, TaskId, Token, errno};
 use sys_rdma::{
@@ -15,8 +16,9 @@ use sys_rdma::{
 };
 
 use super::adapter::Adapter;
+use super::connecting::Connecting;
 use super::listener::RdmaListener;
-use super::member::Member;
+use super::member::{Entry, Member};
 use super::request::RdmaRequest;
 
 /// Result of a completion for a task: there is something to take.
@@ -48,6 +50,11 @@ enum Owner {
         token: Token,
         requests: VecDeque<RdmaRequest>,
     },
+    /// A connection of this end that is not established. Its task takes the events.
+    Connecting {
+        token: Token,
+        events: VecDeque<EventKind>,
+    },
     Connection {
         token: Token,
         completions: Rc<CompletionQueue>,
@@ -58,7 +65,9 @@ enum Owner {
 impl Owner {
     fn token(&self) -> Option<Token> {
         match self {
-            Self::Listener { token, .. } | Self::Connection { token, .. } => Some(*token),
+            Self::Listener { token, .. }
+            | Self::Connecting { token, .. }
+            | Self::Connection { token, .. } => Some(*token),
             Self::Adapter(_) => None,
         }
     }
@@ -131,27 +140,81 @@ impl Hub {
         token: Token,
         choose: impl FnOnce(&Limits) -> (QueueSizes, Parameters),
     ) -> io::Result<Member> {
+        let key = self.inner.borrow_mut().take_key();
+        let id = id.attach(&self.inner.borrow().channel, key)?;
+        let hub = Rc::downgrade(&self.inner);
+        let entry = Entry { key, hub };
+        let (mut member, parameters) = self.member(shard, id, (entry, token), choose)?;
+        member.pair().accept(&parameters)?;
+        Ok(member)
+    }
+
+    /// Begins a connection to a peer. `token` is told of each event ([`RDMA_READY`]), then as of
+    /// [`Hub::accept`]. `step` is the most time for the address and for the route.
+    ///
+    /// # Errors
+    /// As of [`Id::resolve`].
+    pub fn connect(
+        self: &Rc<Self>,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        step: Duration,
+        token: Token,
+    ) -> io::Result<Connecting> {
         let mut inner = self.inner.borrow_mut();
         let key = inner.take_key();
-        let id = id.attach(&inner.channel, key)?;
+        let id = Id::new(&inner.channel, key)?;
+        id.resolve(to, from, step)?;
+        let events = VecDeque::new();
+        inner
+            .owners
+            .insert(key, Owner::Connecting { token, events });
+        let hub = Weak::clone(&inner.me);
+        let entry = Entry { key, hub };
+        Ok(Connecting::new(Rc::clone(self), (id, entry), (token, step)))
+    }
+
+    /// The next event of a connection that is not established.
+    pub(super) fn next_event(&self, key: usize) -> Option<EventKind> {
+        match self.inner.borrow_mut().owners.get_mut(&key) {
+            Some(Owner::Connecting { events, .. }) => events.pop_front(),
+            _ => None,
+        }
+    }
+
+    /// A connection is established: the hub tells only its end and its completions from now on.
+    pub(super) fn established(&self, key: usize, token: Token, member: &mut Member) {
+        let completions = Rc::clone(member.pair().completions());
+        let connection = Owner::Connection { token, completions };
+        self.inner.borrow_mut().owners.insert(key, connection);
+    }
+
+    /// A connection with its queue pair, whose first receives are handed to the device.
+    pub(super) fn member(
+        &self,
+        shard: &mut Shard,
+        id: Id,
+        (entry, token): (Entry, Token),
+        choose: impl FnOnce(&Limits) -> (QueueSizes, Parameters),
+    ) -> io::Result<(Member, Parameters)> {
+        let mut inner = self.inner.borrow_mut();
         let device = Arc::clone(id.device()?);
         let (sizes, parameters) = choose(device.limits());
         let entries = sizes.sends.saturating_add(sizes.receives);
         let adapter = inner.adapter(shard, &device)?;
-        let me = Weak::clone(&inner.me);
+        let hub = Weak::clone(&inner.me);
         let adapter = &mut inner.adapters[adapter];
-        let completions = adapter.completions(shard, entries, &me)?;
+        let completions = adapter.completions(shard, entries, &hub)?;
         let memory = adapter.memory();
-        let pair = QueuePair::new(id, shard, &completions, &memory, key, &sizes)?;
+        let pair = QueuePair::new(id, shard, &completions, &memory, entry.key, &sizes)?;
         let connection = Owner::Connection { token, completions };
-        inner.owners.insert(key, connection);
+        inner.owners.entry(entry.key).or_insert(connection);
         drop(inner);
-        let mut member = Member::new(pair, key, me);
+        let mut member = Member::new(pair, entry);
         let pair = member.pair();
         (0..pair.receives()).for_each(|slot| pair.post_receive(slot));
         pair.flush()?;
-        pair.accept(&parameters)?;
-        Ok(member)
+        Ok((member, parameters))
     }
 }
 
@@ -225,6 +288,12 @@ impl Inner {
     }
 
     fn event(&mut self, shard: &mut Shard, event: Event) {
+        if let Some(Owner::Connecting { token, events }) = self.owners.get_mut(&event.key)
+            && !matches!(event.kind, EventKind::DeviceRemoved)
+        {
+            events.push_back(event.kind);
+            return tell(shard, *token, RDMA_READY);
+        }
         match event.kind {
             EventKind::ConnectRequest(id, parameters) => {
                 // A request to a listener that is gone is refused: its id is dropped here.

@@ -6,22 +6,30 @@ use std::net::SocketAddr;
 use std::rc::Weak;
 
 use fabrix_rt::{Buf, Shard};
-use sys_rdma::{Done, Memory, Part, QueuePair, Unsent};
+use sys_rdma::{Access, Data, Done, Memory, Part, QueuePair, Remote, Unsent, Why};
 
 use super::hub::Inner;
-use super::pair::Pair;
+use super::pair::{HostPair, Pair};
 
 /// A queue pair whose events and completions reach the task of its connection. Dropping it ends all
 /// access of the device to its memory.
 pub struct Member {
     pair: QueuePair,
-    key: usize,
-    hub: Weak<RefCell<Inner>>,
+    _entry: Entry,
+}
+
+/// The entry of a connection in its hub. Dropping it ends the news.
+pub(super) struct Entry {
+    pub(super) key: usize,
+    pub(super) hub: Weak<RefCell<Inner>>,
 }
 
 impl Member {
-    pub(super) fn new(pair: QueuePair, key: usize, hub: Weak<RefCell<Inner>>) -> Self {
-        Self { pair, key, hub }
+    pub(super) fn new(pair: QueuePair, entry: Entry) -> Self {
+        Self {
+            pair,
+            _entry: entry,
+        }
     }
 
     pub(super) fn pair(&mut self) -> &mut QueuePair {
@@ -85,7 +93,25 @@ impl Pair for Member {
     }
 }
 
-impl Drop for Member {
+impl HostPair for Member {
+    fn send_with(&mut self, message: &[u8], data: Data, token: u64) -> Result<(), Unsent> {
+        self.pair.send(message, Some(data), None, token)
+    }
+
+    fn open_window(&mut self, window: u32, data: Data, access: Access) -> Result<Remote, Unsent> {
+        self.pair.open_window(window, data, access)
+    }
+
+    fn close_window(&mut self, window: u32, token: u64) -> Result<Option<Memory>, Why> {
+        self.pair.close_window(window, token)
+    }
+
+    fn into_memory(self) -> Vec<(u32, Memory)> {
+        self.pair.into_memory()
+    }
+}
+
+impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
             hub.borrow_mut().forget(self.key);

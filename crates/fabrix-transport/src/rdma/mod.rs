@@ -9,6 +9,7 @@
 //! Nothing here knows what a message means.
 
 mod adapter;
+mod connecting;
 mod hub;
 mod listener;
 mod member;
@@ -16,9 +17,10 @@ mod pair;
 mod request;
 pub mod simulated;
 
+pub use connecting::{Connecting, NotConnected};
 pub use hub::{Hub, RDMA_LOST, RDMA_READY};
 pub use listener::RdmaListener;
 pub use member::Member;
-pub use pair::Pair;
+pub use pair::{HostPair, Pair};
 pub use request::{DetachedRequest, RdmaRequest};
 pub use sys_rdma::Done;

@@ -3,7 +3,7 @@
 use std::io;
 
 use fabrix_rt::{Buf, Shard};
-use sys_rdma::{Done, Memory, Part, Unsent};
+use sys_rdma::{Access, Data, Done, Memory, Part, Remote, Unsent, Why};
 
 /// One end of an RDMA connection: messages, RDMA READ and RDMA WRITE.
 ///
@@ -60,4 +60,29 @@ pub trait Pair {
 
     /// Ends the connection.
     fn disconnect(&mut self);
+}
+
+/// A [`Pair`] whose peer reaches memory of this end through windows.
+pub trait HostPair: Pair {
+    /// Prepares a message, with data behind it.
+    ///
+    /// # Errors
+    /// The reason, and the memory back.
+    fn send_with(&mut self, message: &[u8], data: Data, token: u64) -> Result<(), Unsent>;
+
+    /// Prepares the opening of a window to a range of memory.
+    ///
+    /// # Errors
+    /// The reason, and the memory back.
+    fn open_window(&mut self, window: u32, data: Data, access: Access) -> Result<Remote, Unsent>;
+
+    /// Closes a window, at once if a message of the peer has closed it.
+    ///
+    /// # Errors
+    /// The reason. The window stays open.
+    fn close_window(&mut self, window: u32, token: u64) -> Result<Option<Memory>, Why>;
+
+    /// Ends the connection and all access to memory of this end. Result: the memory of the windows
+    /// that were open, by number.
+    fn into_memory(self) -> Vec<(u32, Memory)>;
 }

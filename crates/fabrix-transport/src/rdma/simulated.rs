@@ -6,14 +6,17 @@
 //! executed in order. A message without a receive waits. A wrong key, a message that is too long, or a fault
 //! that the caller plants ends the connection at both ends, and everything posted ends as failed.
 
+mod window;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::rc::Rc;
 
 use fabrix_rt::{Buf, Shard};
-use sys_rdma::{Done, Memory, Part, Remote, Unsent, Why, WorkFailure};
+use sys_rdma::{Access, Done, Memory, Part, Remote, Unsent, Why, WorkFailure};
 
+use self::window::Window;
 use super::pair::Pair;
 
 /// One end of a connection in memory.
@@ -60,6 +63,10 @@ struct End {
     sizes: SimulatedSizes,
     /// Memory that the other end reaches, by key.
     exposed: BTreeMap<u32, Vec<u8>>,
+    /// By number.
+    windows: BTreeMap<u32, Window>,
+    /// Windows that were opened so far. Each opening has a key of its own.
+    openings: u32,
     slots: Vec<Vec<u8>>,
     prepared_receives: Vec<u32>,
     receives: VecDeque<u32>,
@@ -78,7 +85,9 @@ struct Request {
 }
 
 enum Work {
-    Send(Vec<u8>, Option<u32>),
+    Send(Vec<u8>, Option<u32>, Option<Memory>),
+    Open(u32),
+    Close(u32),
     Write(Memory, Vec<Part>),
     Read(Buf, Vec<Part>),
 }
@@ -87,13 +96,14 @@ impl Request {
     fn reads(&self) -> usize {
         match &self.work {
             Work::Read(_, parts) => parts.len(),
-            Work::Send(..) | Work::Write(..) => 0,
+            Work::Send(..) | Work::Open(_) | Work::Close(_) | Work::Write(..) => 0,
         }
     }
 
     fn into_memory(self) -> Option<Memory> {
         match self.work {
-            Work::Send(..) => None,
+            Work::Open(_) | Work::Close(_) => None,
+            Work::Send(_, _, memory) => memory,
             Work::Write(memory, _) => Some(memory),
             Work::Read(buf, _) => Some(Memory::Buf(buf)),
         }
@@ -105,6 +115,8 @@ impl End {
         Self {
             sizes,
             exposed: BTreeMap::new(),
+            windows: BTreeMap::new(),
+            openings: 0,
             slots: vec![Vec::new(); sizes.first_receives],
             prepared_receives: Vec::new(),
             receives: VecDeque::new(),
@@ -188,6 +200,10 @@ impl SimulatedPair {
         let Some(mut request) = mine.requests.pop_front() else {
             return false;
         };
+        if let Work::Open(number) | Work::Close(number) = request.work {
+            mine.change_window(number, &request);
+            return true;
+        }
         match execute(&mut request.work, other) {
             Ok(()) => mine.done.push_back(Done::Ended {
                 token: request.token,
@@ -258,18 +274,17 @@ impl SimulatedPair {
 /// Carries out a request at the other end. Errors: status and words for the requester, and the
 /// status of the other end.
 fn execute(work: &mut Work, other: &mut End) -> Result<(), (i32, &'static str, i32)> {
-    let place = |part: &Part| {
-        let start = usize::try_from(part.remote.address).unwrap_or(usize::MAX);
-        (start, start.saturating_add(part.bytes as usize))
-    };
     let refused = (10, "remote access error", FLUSHED_STATUS);
     match work {
-        Work::Send(message, invalidate) => {
+        Work::Open(_) | Work::Close(_) => unreachable!("they concern this end alone"),
+        Work::Send(message, invalidate, _) => {
             if message.len() > other.sizes.receive_bytes {
                 return Err((9, "remote invalid request error", 1));
             }
-            if let Some(key) = *invalidate {
-                other.exposed.remove(&key).ok_or(refused)?;
+            if let Some(key) = *invalidate
+                && !other.invalidate(key)
+            {
+                return Err(refused);
             }
             let slot = other.receives.pop_front().expect("the caller has looked");
             other.posted.remove(&slot);
@@ -283,20 +298,16 @@ fn execute(work: &mut Work, other: &mut End) -> Result<(), (i32, &'static str, i
         Work::Write(memory, parts) => {
             let bytes = bytes_of(memory);
             for part in parts.iter() {
-                let (start, end) = place(part);
-                let memory = other.exposed.get_mut(&part.remote.key);
-                let memory = memory.and_then(|memory| memory.get_mut(start..end));
+                let reached = other.reached(part.remote, Access::Write).ok_or(refused)?;
                 let from = &bytes[part.start..][..part.bytes as usize];
-                memory.ok_or(refused)?.copy_from_slice(from);
+                reached.write(from).ok_or(refused)?;
             }
         }
         Work::Read(buf, parts) => {
             for part in parts.iter() {
-                let (start, end) = place(part);
-                let memory = other.exposed.get(&part.remote.key);
-                let memory = memory.and_then(|memory| memory.get(start..end));
+                let reached = other.reached(part.remote, Access::Read).ok_or(refused)?;
                 let to = &mut buf.bytes_mut()[part.start..][..part.bytes as usize];
-                to.copy_from_slice(memory.ok_or(refused)?);
+                reached.read(to).ok_or(refused)?;
             }
         }
     }
@@ -344,7 +355,7 @@ impl Pair for SimulatedPair {
     }
 
     fn send(&mut self, message: &[u8], invalidate: Option<u32>, token: u64) -> Result<(), Unsent> {
-        self.prepare(1, Work::Send(message.to_vec(), invalidate), token)
+        self.prepare(1, Work::Send(message.to_vec(), invalidate, None), token)
     }
 
     fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent> {
@@ -390,7 +401,10 @@ impl Pair for SimulatedPair {
 impl Drop for SimulatedPair {
     fn drop(&mut self) {
         self.disconnect();
-        self.end(|end| end.done.clear());
+        self.end(|end| {
+            end.done.clear();
+            end.windows.clear();
+        });
     }
 }
 

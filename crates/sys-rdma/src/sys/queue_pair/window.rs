@@ -72,7 +72,7 @@ impl QueuePair {
 
     /// Ends the connection and all access of the device. Result: the memory of the windows that
     /// were open, by number.
-    pub fn end(mut self) -> Vec<(u32, Memory)> {
+    pub fn into_memory(mut self) -> Vec<(u32, Memory)> {
         self.disconnect();
         self.windows.end()
     }

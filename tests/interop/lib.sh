@@ -318,7 +318,7 @@ number() {
     sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" "$2" | head -n 1
 }
 
-# The other target: the kernel's own, on a port of its own. Modules: nvmet-tcp configfs.
+# The other target: the kernel's own, on a port of its own, over $TRANSPORT. Modules: nvmet-tcp or nvmet-rdma, configfs.
 NVMET_NQN=nqn.2026-01.io.fabrix:kernel
 NVMET_PORT=4421
 nvmet=/sys/kernel/config/nvmet

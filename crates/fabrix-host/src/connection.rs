@@ -9,6 +9,7 @@ use fabrix_proto::Slot;
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId, Token};
 use fabrix_transport::{Connection as _, Ended};
 
+use crate::ConnectError;
 use crate::link::{Link, OperationKind, Position, Route};
 use crate::request::Request;
 
@@ -72,7 +73,7 @@ impl<L: Link, C: OtherCommand> Connection<L, C> {
         position: Position,
         route: Route,
         setup: (L::Setup, u16),
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, ConnectError> {
         let slots = setup.1;
         let empty = |_| SlotEntry {
             content: None,
@@ -94,11 +95,11 @@ impl<L: Link, C: OtherCommand> Connection<L, C> {
     /// The connection has ended, or the connect failed.
     pub(crate) fn completed(
         &mut self,
+        shard: &mut Shard,
         task: TaskId,
-        kind: OperationKind,
-        completion: Completion,
+        (kind, completion): (OperationKind, Completion),
     ) -> Result<(), Ended> {
-        self.link.completed(task, kind, completion)
+        self.link.completed(shard, task, kind, completion)
     }
 
     /// The next event.

@@ -9,7 +9,7 @@
 //!
 //! - `session`: a session of any protocol. `connection` holds its commands, `reconnection` its
 //!   waiting requests.
-//! - `link`, `tcp`: one connection over a transport.
+//! - `link`, `tcp`: one connection over a transport. RDMA is in `nvme`.
 //! - `nvme`, `iscsi`: the protocols.
 
 mod address;
@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use fabrix_proto::nvme::bringup::{Found, Purpose};
 
-pub use address::{Address, DEFAULT_PORT};
+pub use address::{Address, DEFAULT_PORT, Transport};
 pub use error::{ConnectError, ConnectErrorKind};
 pub use fabrix_proto::nvme::bringup::{
     DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
@@ -55,6 +55,7 @@ use resolve::{Subsystem, first_that_answers, only_subsystem, resolve};
 /// The host is unknown or unreachable, the target refuses this host, or the disk is not supported.
 pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, ConnectError> {
     options.check()?;
+    options.check_transport(address.transport)?;
     let subsystem = match &address.subsystem {
         Some(name) => Subsystem::named(name, resolve(&address.host, address.port)?)?,
         None => only_subsystem(address, &discover(address, options)?)?,
@@ -62,6 +63,7 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
     let portals = options.reachable(subsystem.portals)?;
     let options = Arc::new(options.clone());
     let plan = Plan {
+        transport: address.transport,
         address: portals[0],
         subsystem: subsystem.name.clone(),
         purpose: Purpose::Io {
@@ -89,8 +91,10 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
 /// The host is unknown or unreachable, or the target is not a discovery service.
 pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, ConnectError> {
     options.check()?;
+    options.check_transport(address.transport)?;
     let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan {
+        transport: address.transport,
         address: portals[0],
         subsystem: Nqn::discovery(),
         purpose: Purpose::Discovery,

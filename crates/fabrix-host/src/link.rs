@@ -2,12 +2,14 @@
 //! completion.
 //!
 //! Knows how the task slots of a session are divided among its connections. Does not know which
-//! protocol the connection carries. TCP is in `tcp`.
+//! protocol the connection carries. TCP is in `tcp`, RDMA in `nvme::rdma`.
 
 use std::net::{IpAddr, SocketAddr};
 
 use fabrix_rt::{Completion, Shard, TaskId};
 use fabrix_transport::{Connection, Ended};
+
+use crate::ConnectError;
 
 /// A connection to a target over some transport.
 pub(crate) trait Link: Sized + 'static {
@@ -20,14 +22,14 @@ pub(crate) trait Link: Sized + 'static {
     /// Starts to connect, for a connection of `slots` slots.
     ///
     /// # Errors
-    /// The system has no socket, or no resource that the transport uses instead.
+    /// The system has no socket, or no resource that the transport uses instead, in a sentence.
     fn open(
         shard: &mut Shard,
         task: TaskId,
         position: Position,
         route: Route,
         setup: (Self::Setup, u16),
-    ) -> std::io::Result<Self>;
+    ) -> Result<Self, ConnectError>;
 
     /// Processes the completion of an operation. Starts the protocol when the transport has
     /// connected.
@@ -36,6 +38,7 @@ pub(crate) trait Link: Sized + 'static {
     /// The connection has ended, or the connect failed.
     fn completed(
         &mut self,
+        shard: &mut Shard,
         task: TaskId,
         kind: OperationKind,
         completion: Completion,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_rt::{Control, ControlThread, Engine};
 
-use crate::{ConnectError, ConnectErrorKind, Trace};
+use crate::{ConnectError, ConnectErrorKind, Trace, Transport};
 
 /// Parameters of sessions, of NVMe and iSCSI alike.
 #[derive(Clone)]
@@ -134,6 +134,19 @@ impl Options {
             )),
             _ => Ok(portals),
         }
+    }
+
+    /// Checks the options that not every transport has.
+    ///
+    /// # Errors
+    /// `Usage`: the sentence names the option.
+    pub(crate) fn check_transport(&self, transport: Transport) -> Result<(), ConnectError> {
+        let digests = self.header_digest || self.data_digest;
+        if transport == Transport::Rdma && digests {
+            let sentence = "NVMe/RDMA has no digests (hdr-digest, data-digest): the device checks what it carries";
+            return Err(ConnectError::new(ConnectErrorKind::Usage, sentence));
+        }
+        Ok(())
     }
 
     /// Checks the options.

@@ -12,7 +12,7 @@ use fabrix_proto::nvme::bringup::{
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::portal::{is_link_local, zone};
 
-use crate::{Address, ConnectError, ConnectErrorKind};
+use crate::{Address, ConnectError, ConnectErrorKind, Transport};
 
 /// A subsystem and its portals, at least one.
 pub(crate) struct Subsystem {
@@ -77,13 +77,17 @@ pub(crate) fn first_that_answers<T>(
     Err(unreachable.unwrap_or_else(none).at(address))
 }
 
-/// The only subsystem that a discovery log offers over TCP.
+/// The only subsystem that a discovery log offers over the transport of the address.
 pub(crate) fn only_subsystem(
     address: &Address,
     log: &DiscoveryLog,
 ) -> Result<Subsystem, ConnectError> {
+    let transport = match address.transport {
+        Transport::Tcp => DiscoveredTransport::Tcp,
+        Transport::Rdma => DiscoveredTransport::Rdma,
+    };
     let ours = |record: &&DiscoveredRecord| {
-        record.subtype == DiscoveredSubtype::Nvm && record.transport == DiscoveredTransport::Tcp
+        record.subtype == DiscoveredSubtype::Nvm && record.transport == transport
     };
     let records: Vec<&DiscoveredRecord> = log.records.iter().filter(ours).collect();
     let mut names: Vec<&Nqn> = records.iter().map(|record| &record.subsystem).collect();

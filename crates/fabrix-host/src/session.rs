@@ -195,8 +195,7 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
             from: self.reconnection.options.local,
         };
         let opened = Connection::open(shard, self.reconnection.task, position, route, setup);
-        self.connections
-            .push(opened.map_err(|error| ConnectError::no_socket(&error))?);
+        self.connections.push(opened?);
         Ok(())
     }
 
@@ -249,7 +248,8 @@ impl<L: Link, P: Protocol<L>> Task for Session<P, L> {
         if position.attempt != self.attempt || index >= self.connections.len() {
             return; // an earlier attempt to connect
         }
-        let completed = self.connections[index].completed(self.reconnection.task, kind, completion);
+        let task = self.reconnection.task;
+        let completed = self.connections[index].completed(shard, task, (kind, completion));
         if !self.reconnection.is_up() {
             return self.drain_further(shard, index, completed.is_err());
         }

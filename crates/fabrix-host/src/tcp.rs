@@ -9,6 +9,7 @@ use fabrix_proto::Machine;
 use fabrix_rt::{Completion, Op, Shard, Socket, TaskId, Token};
 use fabrix_transport::{Connection as _, Ended, Stream, StreamSlots};
 
+use crate::ConnectError;
 use crate::link::{Link, OperationKind, Position, Route};
 
 /// A protocol machine of a host that runs on a TCP connection.
@@ -61,9 +62,10 @@ impl<M: HostMachine> Link for TcpLink<M> {
         position: Position,
         route: Route,
         setup: (M::Setup, u16),
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, ConnectError> {
         let address = route.to;
-        let socket = shard.stream(&address, route.from)?;
+        let socket = shard.stream(&address, route.from);
+        let socket = socket.map_err(|error| ConnectError::no_socket(&error))?;
         let slot = position.task_slot(OperationKind::Connect);
         let op = Op::Connect {
             socket: socket.clone(),
@@ -81,6 +83,7 @@ impl<M: HostMachine> Link for TcpLink<M> {
     #[inline(always)]
     fn completed(
         &mut self,
+        _: &mut Shard,
         task: TaskId,
         kind: OperationKind,
         completion: Completion,

@@ -256,6 +256,7 @@ fn connect_nvme(
     options: &Options,
 ) -> Result<fabrix_host::RemoteDisk, ConnectError> {
     let address = Address {
+        transport: fabrix_host::Transport::Tcp,
         host: machine.to_string(),
         port: nvme_at(machine).port(),
         subsystem: Some(SUBSYSTEM.to_owned()),

@@ -256,7 +256,7 @@ pub(crate) struct ServeArgs {
 #[derive(Args)]
 pub(crate) struct DiscoverArgs {
     /// The target: nvme+tcp://ADDR[:PORT], where ports 8009 and then 4420 are tried if none is
-    /// given; or iscsi://ADDR[:PORT]
+    /// given; nvme+rdma:// instead; or iscsi://ADDR[:PORT]
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
     /// This host's NQN

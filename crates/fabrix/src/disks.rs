@@ -23,7 +23,7 @@ use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Weight};
+use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Transport, Weight};
 use fabrix_proto::portal::zone;
 use fabrix_target::DISCOVERY_PORT;
 
@@ -219,7 +219,7 @@ impl Opener {
         Ok(Arc::new(disk))
     }
 
-    /// Address and connection options of an NVMe/TCP disk. None for other disks.
+    /// Address and connection options of an NVMe disk. None for other disks.
     pub(crate) fn nvme(&self, text: &str) -> Result<Option<(Address, Options)>, Failure> {
         let spec = Spec::parse(text).map_err(Failure::usage)?;
         match &spec.disk {
@@ -444,13 +444,14 @@ fn is_in_memory(spec: &Spec) -> bool {
 
 /// Address of a remote disk or target.
 pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
-    if remote.scheme != "nvme+tcp" {
+    let Some(transport) = Transport::of_scheme(&remote.scheme) else {
         return Err(Failure::usage(format!(
-            "{}://{}: this version reaches remote disks over nvme+tcp and iscsi only",
+            "{}://{}: this version reaches remote disks over nvme+tcp, nvme+rdma and iscsi only",
             remote.scheme, remote.host
         )));
-    }
+    };
     Ok(Address {
+        transport,
         host: remote.host.clone(),
         port: remote.port.unwrap_or(fabrix_host::DEFAULT_PORT),
         subsystem: remote.nqn.clone(),

@@ -48,6 +48,7 @@ fn reads_the_disks_of_the_manual() {
 #[test]
 fn reads_the_addresses_of_remote_disks() {
     check("nvme+tcp://10.0.0.1", "nvme+tcp://10.0.0.1");
+    check("nvme+rdma://10.0.0.1/n/2", "nvme+rdma://10.0.0.1/n/2");
     check(
         "NVMe+TCP://box:4421/nqn.2014-08.org.example:a/3",
         "nvme+tcp://box:4421/nqn.2014-08.org.example:a/3",
@@ -102,6 +103,10 @@ fn says_what_is_wrong_and_what_to_write() {
         ("rma:1G", "(did you mean ram:1G?)"),
         ("iscsi:box/x", "(did you mean iscsi://box/x?)"),
         ("nvme+tcp:192.0.2.1", "(did you mean nvme+tcp://192.0.2.1?)"),
+        (
+            "nvme+rdm:192.0.2.1",
+            "(did you mean nvme+rdma://192.0.2.1?)",
+        ),
         ("nul", "(did you mean null:...?)"),
         ("Cargo.toml:1", "not a disk"),
         ("rom:1G", "write ram:1G"),

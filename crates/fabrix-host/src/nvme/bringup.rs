@@ -16,7 +16,7 @@ use super::plan::config;
 use super::queue::{Command, NvmeLink, Queue};
 use super::session::Session;
 use crate::session::now;
-use crate::{ConnectError, ConnectErrorKind};
+use crate::{ConnectError, ConnectErrorKind, Transport};
 
 impl<L: NvmeLink> Session<L> {
     /// Opens one more connection.
@@ -76,7 +76,12 @@ impl<L: NvmeLink> Session<L> {
                 self.open_io_queues(shard, &facts)?;
             }
         } else {
-            self.connections[index].set_in_capsule(facts.controller.in_capsule_bytes);
+            let controller = &facts.controller;
+            let bytes = match self.plan.transport {
+                Transport::Rdma if !controller.offset_data => 0,
+                Transport::Tcp | Transport::Rdma => controller.in_capsule_bytes,
+            };
+            self.connections[index].set_in_capsule(bytes);
         }
         if self.protocol.bringups.iter().all(Option::is_none)
             && let Some(facts) = self.protocol.facts.clone()

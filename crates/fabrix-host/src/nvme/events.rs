@@ -19,7 +19,7 @@ use fabrix_rt::Shard;
 use super::queue::{Command, EventStep, NvmeLink};
 use super::session::Session;
 use crate::reconnection::State;
-use crate::{ConnectError, PathEvent};
+use crate::{ConnectError, ConnectErrorKind, PathEvent, Transport};
 
 impl<L: NvmeLink> Session<L> {
     /// The session has connected: reports a change during the outage, and switches events on.
@@ -40,9 +40,14 @@ impl<L: NvmeLink> Session<L> {
         }
     }
 
-    /// Checks that the controller still has the same disk. Reports a disk that became smaller as
-    /// changed, and refuses it.
+    /// Checks that the controller still has the same disk, and that the transport can move its data.
+    /// Reports a disk that became smaller as changed, and refuses it.
     pub(super) fn check(&self, facts: &Facts) -> Result<(), ConnectError> {
+        if self.plan.transport == Transport::Rdma && !facts.controller.keyed_data {
+            let sentence = "the controller takes no keyed data descriptors (SGLS bit 2), which \
+                            NVMe/RDMA needs";
+            return Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence));
+        }
         let Some(disk) = &self.plan.expected else {
             return Ok(());
         };

@@ -213,6 +213,8 @@ mod tests {
             max_write_zeroes_bytes: u32::MAX,
             max_dataset_blocks: u32::MAX,
             in_capsule_bytes: 8192,
+            keyed_data: false,
+            offset_data: true,
             max_commands: None,
             keep_alive_unit_ms: Some(100),
             traffic_keep_alive: false,

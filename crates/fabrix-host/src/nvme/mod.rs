@@ -5,7 +5,8 @@
 //! - `session`: one controller seen from one shard. `bringup` connects it, `keep_alive` supervises
 //!   it, `events` asks it for changes.
 //! - `transfer`: requests as commands. `fused` sends Compare and Write.
-//! - `queue`: one connection, an admin queue or an I/O queue. `tcp` alone names a transport.
+//! - `queue`: one connection, an admin queue or an I/O queue. `tcp` and `rdma` are its transports, of
+//!   which `transport` chooses one.
 //! - `command`, `known_disk`: tables from requests to commands, and from Identify data to a disk.
 
 mod bringup;
@@ -18,9 +19,11 @@ mod known_disk;
 mod limits;
 mod plan;
 mod queue;
+mod rdma;
 mod session;
 mod tcp;
 mod transfer;
+mod transport;
 
 pub use channel::RemoteDisk;
 pub(crate) use plan::Plan;

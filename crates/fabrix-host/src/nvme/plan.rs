@@ -7,11 +7,12 @@ use fabrix_proto::nvme::bringup::{BringupConfig, Purpose};
 use fabrix_proto::nvme::nqn::Nqn;
 
 use super::known_disk::KnownDisk;
-use crate::Options;
+use crate::{Options, Transport};
 
 /// Target, disk and options of a session.
 #[derive(Clone)]
 pub(crate) struct Plan {
+    pub(crate) transport: Transport,
     pub(crate) address: SocketAddr,
     pub(crate) subsystem: Nqn,
     pub(crate) purpose: Purpose,

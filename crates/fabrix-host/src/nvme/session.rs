@@ -94,6 +94,9 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
                 ConnectError::new(ConnectErrorKind::Closed, sentence)
             }
             Ended::Socket(errno) => ConnectError::socket(&queue, -errno),
+            Ended::Rdma(why) if !session.connections[index].is_connected() => {
+                ConnectError::new(ConnectErrorKind::Unreachable, why)
+            }
             Ended::Rdma(why) => {
                 let sentence = format!("{queue} failed: {why}");
                 ConnectError::new(ConnectErrorKind::Closed, sentence)

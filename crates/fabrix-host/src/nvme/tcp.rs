@@ -1,44 +1,13 @@
-//! NVMe/TCP as a link to a controller. The only file of this folder that names a transport.
+//! NVMe/TCP as a link to a controller.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_block::Channel;
-use fabrix_proto::nvme::bringup::Facts;
 use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
-use fabrix_rt::Shard;
 use fabrix_transport::{Stream, pass};
 
-use super::plan::Plan;
-use super::session::Session;
-use crate::tcp::{HostMachine, TcpLink};
-use crate::{ConnectError, Options, channel, probe};
-
-impl Plan {
-    /// Connects to `address`, learns what the controller has, disconnects.
-    ///
-    /// # Errors
-    /// As [`probe::probe`].
-    pub(crate) fn probe(&self, address: SocketAddr) -> Result<Arc<Facts>, ConnectError> {
-        let plan = Self {
-            address,
-            ..self.clone()
-        };
-        let options = Arc::clone(&self.options);
-        probe::probe(&options, |task| {
-            Session::<TcpLink<Host>>::from_plan(task, plan)
-        })
-    }
-
-    /// Opens a channel to the disk, with a session of its own that starts to connect.
-    pub(crate) fn open(&self, shard: &mut Shard) -> Box<dyn Channel> {
-        let plan = self.clone();
-        channel::open(shard, |task| {
-            Session::<TcpLink<Host>>::from_plan(task, plan)
-        })
-    }
-}
+use crate::Options;
+use crate::tcp::HostMachine;
 
 impl HostMachine for Host {
     type Setup = Arc<Options>;

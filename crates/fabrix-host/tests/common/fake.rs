@@ -243,6 +243,7 @@ impl Fake {
     /// The disk's address.
     pub fn address(&self) -> Address {
         Address {
+            transport: fabrix_host::Transport::Tcp,
             host: self.socket_address.ip().to_string(),
             port: self.socket_address.port(),
             subsystem: Some(NQN.to_owned()),

@@ -51,6 +51,7 @@ fn says_what_is_wrong_with_the_network() {
         .local_addr()
         .expect("bound");
     let address = |host: &str, port| Address {
+        transport: fabrix_host::Transport::Tcp,
         host: host.to_owned(),
         port,
         subsystem: Some(NQN.to_owned()),

@@ -215,7 +215,7 @@ Disks:
   null:1T                         reads zeroes, forgets writes
   /path, vm.img or file:PATH,size=1G  a file (made if size= is given) or a block device; direct=off for buffered
   raid0:chunk=256k,(A,B,...)      a stripe of any disks
-  nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
+  nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk; nvme+rdma:// instead, over RDMA
   iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  a remote disk; target_user= and target_password= for mutual CHAP.
                                   USER%@FILE@ and target_password=@FILE read the secret from a file of yours
   Options after a comma: name=..., block=512|4096, physical=512|4096, ro, inject=delay:5ms,

@@ -105,6 +105,7 @@ impl Loopback {
             ..host_options(remote.hostnqn.as_deref(), remote.hostid)?
         };
         let address = fabrix_host::Address {
+            transport: fabrix_host::Transport::Tcp,
             host: HOST.to_owned(),
             port,
             subsystem: Some(NQN.to_owned()),

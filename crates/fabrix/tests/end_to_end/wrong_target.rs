@@ -177,9 +177,9 @@ fn only_a_target_can_be_asked_for_its_subsystems() {
         &["ram:8M", "nvme+tcp://ADDR[:PORT]"],
     );
     refused(
-        &["discover", "nvme+rdma://127.0.0.1"],
+        &["discover", "nvme+fc://127.0.0.1"],
         2,
-        &["nvme+rdma://127.0.0.1", "nvme+tcp"],
+        &["nvme+fc://127.0.0.1", "nvme+tcp, nvme+rdma and iscsi"],
     );
     refused(
         &["discover", "nvme+tcp://127.0.0.1:0"],

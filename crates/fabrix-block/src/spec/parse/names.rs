@@ -26,7 +26,7 @@ pub(super) fn unknown(word: &str, kinds: &str) -> String {
     if let Some(meant) = nearest(kind) {
         let rest = if rest.is_empty() { "..." } else { rest };
         let (colon, rest) = match meant {
-            "nvme+tcp" | "iscsi" => ("://", rest.trim_start_matches('/')),
+            "nvme+tcp" | "nvme+rdma" | "iscsi" => ("://", rest.trim_start_matches('/')),
             _ => (":", rest),
         };
         return format!(
@@ -88,4 +88,12 @@ fn distance(word: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-const KINDS: [&str; 6] = ["ram", "null", "file", "raid0", "nvme+tcp", "iscsi"];
+const KINDS: [&str; 7] = [
+    "ram",
+    "null",
+    "file",
+    "raid0",
+    "nvme+tcp",
+    "nvme+rdma",
+    "iscsi",
+];

@@ -10,6 +10,7 @@ use fabrix_transport::Ended;
 use zerocopy::transmute;
 
 use super::*;
+use crate::ConnectError;
 use crate::connection::slot_at;
 use crate::link::{OperationKind, Position, Route};
 
@@ -188,7 +189,7 @@ impl Link for Messages {
         _: Position,
         _: Route,
         (_, slots): (Arc<Options>, u16),
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, ConnectError> {
         Ok(Self {
             slots: (0..slots).map(|_| SlotState::default()).collect(),
             capsules: VecDeque::new(),
@@ -198,7 +199,13 @@ impl Link for Messages {
         })
     }
 
-    fn completed(&mut self, _: TaskId, _: OperationKind, _: Completion) -> Result<(), Ended> {
+    fn completed(
+        &mut self,
+        _: &mut Shard,
+        _: TaskId,
+        _: OperationKind,
+        _: Completion,
+    ) -> Result<(), Ended> {
         Ok(())
     }
 

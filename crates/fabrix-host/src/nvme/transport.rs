@@ -1,0 +1,51 @@
+//! The transports of a session. The only file of this folder that chooses one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fabrix_block::Channel;
+use fabrix_proto::nvme::bringup::Facts;
+use fabrix_proto::nvme::tcp::host::Host;
+use fabrix_rt::Shard;
+
+use super::plan::Plan;
+use super::queue::NvmeLink;
+use super::rdma::RdmaLink;
+use super::session::Session;
+use crate::tcp::TcpLink;
+use crate::{ConnectError, Transport, channel, probe};
+
+impl Plan {
+    /// Connects to `address`, learns what the controller has, disconnects.
+    ///
+    /// # Errors
+    /// As [`probe::probe`].
+    pub(crate) fn probe(&self, address: SocketAddr) -> Result<Arc<Facts>, ConnectError> {
+        let plan = Self {
+            address,
+            ..self.clone()
+        };
+        match self.transport {
+            Transport::Tcp => plan.probe_over::<TcpLink<Host>>(),
+            Transport::Rdma => plan.probe_over::<RdmaLink>(),
+        }
+    }
+
+    fn probe_over<L: NvmeLink>(self) -> Result<Arc<Facts>, ConnectError> {
+        let options = Arc::clone(&self.options);
+        probe::probe(&options, |task| Session::<L>::from_plan(task, self))
+    }
+
+    /// Opens a channel to the disk, with a session of its own that starts to connect.
+    pub(crate) fn open(&self, shard: &mut Shard) -> Box<dyn Channel> {
+        match self.transport {
+            Transport::Tcp => self.open_over::<TcpLink<Host>>(shard),
+            Transport::Rdma => self.open_over::<RdmaLink>(shard),
+        }
+    }
+
+    fn open_over<L: NvmeLink>(&self, shard: &mut Shard) -> Box<dyn Channel> {
+        let plan = self.clone();
+        channel::open(shard, |task| Session::<L>::from_plan(task, plan))
+    }
+}

@@ -69,7 +69,7 @@ impl RdmaPort {
     }
 
     fn take_requests(&mut self) {
-        while let Some(request) = self.listener.as_mut().and_then(RdmaListener::next) {
+        while let Some(request) = self.listener.as_mut().and_then(RdmaListener::take) {
             // A request of a target that drains is refused: it is dropped.
             if !self.shared.is_draining() {
                 self.admit(request);

@@ -4,9 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use fabrix_proto::nvme::rdma::IN_CAPSULE_BYTES;
-use fabrix_proto::nvme::rdma::capsule::ENTRY_BYTES;
+use fabrix_proto::nvme::rdma::capsule::{ENTRY_BYTES, RESPONSE_BYTES};
 use fabrix_proto::nvme::rdma::connect::ConnectAccept;
-use fabrix_proto::nvme::spec::CompletionEntry;
 use fabrix_rt::{Shard, Token};
 use sys_rdma::{Limits, Parameters, QueueSizes};
 use zerocopy::IntoBytes;
@@ -68,8 +67,8 @@ fn sizes(slots: u16) -> QueueSizes {
     QueueSizes {
         sends: u32::from(slots) * REQUESTS_PER_SLOT + REQUESTS_OF_A_COMMAND,
         receives: slots.into(),
-        receive_bytes: ENTRY_BYTES as u32 + IN_CAPSULE_BYTES,
-        message_bytes: size_of::<CompletionEntry>() as u32,
+        receive_bytes: ENTRY_BYTES + IN_CAPSULE_BYTES,
+        message_bytes: RESPONSE_BYTES,
         windows: 0,
     }
 }

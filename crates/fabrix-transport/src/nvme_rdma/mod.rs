@@ -208,7 +208,7 @@ impl<P: Pair> Connection for RdmaQueue<P> {
     /// The data in the capsule of the last event.
     fn in_place(&self) -> &[u8] {
         let capsule = self.current.map_or(&[][..], |slot| self.capsule(slot));
-        capsule.get(ENTRY_BYTES..).unwrap_or_default()
+        capsule.get(ENTRY_BYTES as usize..).unwrap_or_default()
     }
 
     /// Answers that wait are bounded by the slots: a command whose answer waits keeps its receive.

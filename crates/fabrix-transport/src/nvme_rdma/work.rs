@@ -21,6 +21,8 @@ use crate::slot::Outgoing;
 
 /// Requests of one command at the most: its data in pieces, and the response.
 pub(super) const REQUESTS_OF_A_COMMAND: u32 = DESCRIPTORS_MOST as u32 + 1;
+/// Parts of a command's data.
+const PARTS_MOST: usize = DESCRIPTORS_MOST as usize;
 
 /// What is to be done for a slot.
 pub(super) enum Work {
@@ -130,7 +132,7 @@ impl<P: Pair> RdmaQueue<P> {
     }
 
     fn try_fetch(&mut self, slot: Slot, buf: Buf) -> Option<Work> {
-        let mut parts = [NO_PART; DESCRIPTORS_MOST];
+        let mut parts = [NO_PART; PARTS_MOST];
         let bytes = u32::try_from(buf.len()).unwrap_or(u32::MAX);
         let count = split(descriptors(self.capsule(slot)), 0, bytes, &mut parts);
         let pair = self.pair.as_mut()?;
@@ -157,7 +159,7 @@ impl<P: Pair> RdmaQueue<P> {
         mut answer: Answer,
         data: Option<(Memory, usize)>,
     ) -> Option<Work> {
-        let mut parts = [NO_PART; DESCRIPTORS_MOST];
+        let mut parts = [NO_PART; PARTS_MOST];
         let start = data.as_ref().map_or(0, |(_, start)| *start);
         let listed = descriptors(self.capsule(slot));
         let count = match data {
@@ -201,10 +203,10 @@ fn split(
     listed: &[KeyedSglDescriptor],
     mut start: usize,
     mut bytes: u32,
-    parts: &mut [Part; DESCRIPTORS_MOST],
+    parts: &mut [Part; PARTS_MOST],
 ) -> usize {
     let mut count = 0;
-    for descriptor in listed.iter().take(DESCRIPTORS_MOST) {
+    for descriptor in listed.iter().take(PARTS_MOST) {
         let length = descriptor.length_bytes().min(bytes);
         if length == 0 {
             continue;

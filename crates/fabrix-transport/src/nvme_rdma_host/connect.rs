@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use fabrix_proto::nvme::rdma::capsule::{ENTRY_BYTES, RESPONSE_BYTES};
 use fabrix_proto::nvme::rdma::connect::{ConnectAccept, ConnectReject, ConnectRequest};
 use fabrix_rt::{Shard, Token};
 use sys_rdma::{Limits, Parameters, QueueSizes};
@@ -104,8 +105,3 @@ fn sentence(error: &NotConnected) -> String {
         NotConnected::Failed(_) | NotConnected::Ended | NotConnected::Local(_) => error.to_string(),
     }
 }
-
-/// Bytes of a response capsule.
-const RESPONSE_BYTES: u32 = 16;
-/// Bytes of a command capsule without data.
-const ENTRY_BYTES: u32 = 64;

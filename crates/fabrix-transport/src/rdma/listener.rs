@@ -32,7 +32,7 @@ impl RdmaListener {
     }
 
     /// The next request for a connection. None: there is none.
-    pub fn next(&mut self) -> Option<RdmaRequest> {
+    pub fn take(&mut self) -> Option<RdmaRequest> {
         let hub = self.hub.upgrade()?;
         hub.borrow_mut().next_request(self.key)
     }

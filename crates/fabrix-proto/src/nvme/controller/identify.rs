@@ -139,7 +139,7 @@ impl Controller {
             Transport::Rdma => (SGLS_KEYED, DESCRIPTORS_MOST),
         };
         id.sgl_support = U32::new(SGLS_SUPPORTED | SGLS_OFFSET | sgls);
-        id.max_sgl_descriptors = u8::try_from(descriptors).unwrap_or(u8::MAX);
+        id.max_sgl_descriptors = descriptors;
         id.command_capsule_size = U32::new(ENTRY_UNITS);
         id.response_capsule_size = U32::new(1);
     }

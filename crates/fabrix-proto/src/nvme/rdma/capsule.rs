@@ -13,9 +13,11 @@ use crate::nvme::queue::Transfer;
 use crate::nvme::spec::{Direction, KeyedSglDescriptor, SglKind, Status, SubmissionEntry};
 
 /// Bytes of the submission entry at the start of a capsule.
-pub const ENTRY_BYTES: usize = 64;
+pub const ENTRY_BYTES: u32 = 64;
+/// Bytes of a response capsule.
+pub const RESPONSE_BYTES: u32 = 16;
 /// Most keyed descriptors of a command (MSDBD).
-pub const DESCRIPTORS_MOST: usize = 16;
+pub const DESCRIPTORS_MOST: u8 = 16;
 /// Bytes of a descriptor.
 const DESCRIPTOR_BYTES: usize = 16;
 
@@ -105,7 +107,7 @@ fn list(capsule: &[u8]) -> Result<&[KeyedSglDescriptor], Status> {
             let bytes = entry.sgl.length.get() as usize;
             let inside = data.get(start..).and_then(|rest| rest.get(..bytes));
             let list = inside.ok_or(Status::INVALID_SGL_SEGMENT)?;
-            if bytes == 0 || bytes > DESCRIPTORS_MOST * DESCRIPTOR_BYTES {
+            if bytes == 0 || bytes > DESCRIPTORS_MOST as usize * DESCRIPTOR_BYTES {
                 return Err(Status::INVALID_SGL_SEGMENT);
             }
             <[KeyedSglDescriptor]>::ref_from_bytes(list).map_err(|_| Status::INVALID_SGL_SEGMENT)
@@ -155,7 +157,7 @@ mod tests {
     }
 
     fn capsule(opcode: u8, descriptor: [u8; 16], data: &[u8]) -> Vec<u8> {
-        let mut capsule = alloc::vec![0; ENTRY_BYTES];
+        let mut capsule = alloc::vec![0; ENTRY_BYTES as usize];
         capsule[0] = opcode;
         capsule[24..40].copy_from_slice(&descriptor);
         capsule.extend_from_slice(data);

@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, FromZeros};
 
-use super::capsule::{ENTRY_BYTES, classify, invalidates};
+use super::capsule::{ENTRY_BYTES, RESPONSE_BYTES, classify, invalidates};
 use crate::nvme::command_ids::CommandIds;
 use crate::nvme::queue::{ControllerEvent, Transfer};
 use crate::nvme::spec::{AdminOpcode, CompletionEntry, Status, SubmissionEntry};
@@ -326,7 +326,8 @@ impl Target {
     }
 }
 
-const _: () = assert!(size_of::<SubmissionEntry>() == ENTRY_BYTES);
+const _: () = assert!(size_of::<SubmissionEntry>() == ENTRY_BYTES as usize);
+const _: () = assert!(size_of::<CompletionEntry>() == RESPONSE_BYTES as usize);
 
 #[cfg(test)]
 mod tests {

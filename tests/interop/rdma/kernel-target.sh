@@ -1,6 +1,7 @@
 # Our NVMe/RDMA host at the kernel's target: discovery, blocks verified in the capsule and through memory windows, one queue
 # and several, and a target that goes and comes back under load. What it says where nobody listens.
-# modules: rdma_rxe crc32_generic crc32c_generic rdma_ucm dummy nvmet nvmet-rdma null_blk,nr_devices=0 brd,rd_nr=1,rd_size=65536 configfs
+# modules: rdma_rxe crc32_generic crc32c_generic rdma_ucm dummy nvmet nvmet-rdma configfs
+# modules: null_blk,nr_devices=0 brd,rd_nr=1,rd_size=65536
 # tools: ip rdma libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
 # kernel: own newer
 # seconds: 300

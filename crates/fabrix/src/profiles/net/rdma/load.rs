@@ -98,6 +98,7 @@ impl Load {
             Mode::Echo => (order.depth, order.bytes),
             Mode::Send => (order.depth, COUNT_BYTES),
             Mode::Ping | Mode::Write | Mode::Read => (PING_RECEIVES, COPIED_MOST),
+            windows: 0,
         };
         QueueSizes {
             sends: order.depth.max(PING_SENDS),

@@ -56,6 +56,7 @@ impl Served {
             Mode::Ping => (PING_QUEUE, PING_QUEUE, COPIED_MOST),
             Mode::Echo | Mode::Send => (order.depth, order.depth, order.bytes),
             Mode::Write | Mode::Read => (1, 1, 1),
+            windows: 0,
         };
         QueueSizes {
             sends,

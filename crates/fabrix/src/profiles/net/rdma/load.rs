@@ -98,13 +98,13 @@ impl Load {
             Mode::Echo => (order.depth, order.bytes),
             Mode::Send => (order.depth, COUNT_BYTES),
             Mode::Ping | Mode::Write | Mode::Read => (PING_RECEIVES, COPIED_MOST),
-            windows: 0,
         };
         QueueSizes {
             sends: order.depth.max(PING_SENDS),
             receives,
             receive_bytes,
             message_bytes: COPIED_MOST,
+            windows: 0,
         }
     }
 

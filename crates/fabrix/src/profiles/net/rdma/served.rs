@@ -56,13 +56,13 @@ impl Served {
             Mode::Ping => (PING_QUEUE, PING_QUEUE, COPIED_MOST),
             Mode::Echo | Mode::Send => (order.depth, order.depth, order.bytes),
             Mode::Write | Mode::Read => (1, 1, 1),
-            windows: 0,
         };
         QueueSizes {
             sends,
             receives,
             receive_bytes,
             message_bytes: COPIED_MOST,
+            windows: 0,
         }
     }
 

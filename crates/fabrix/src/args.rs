@@ -189,7 +189,8 @@ pub(crate) struct ServeArgs {
     pub(crate) disks: Vec<String>,
     /// Address to listen on, for nvme+tcp://, nvme+rdma:// or iscsi://; may be repeated. NVMe's
     /// port 8009 answers discovery only. With ,announce=ADDR[:PORT] discovery reports that address
-    /// instead, for targets behind address translation. A link-local address has a zone, like [fe80::1%eth0]
+    /// instead, for targets behind address translation. A link-local address has a zone, like
+    /// [fe80::1%eth0]
     #[arg(
         short,
         long,

@@ -40,8 +40,8 @@ impl<L: NvmeLink> Session<L> {
         }
     }
 
-    /// Checks that the controller still has the same disk, and that the transport can move its data.
-    /// Reports a disk that became smaller as changed, and refuses it.
+    /// Checks that the controller still has the same disk, and that the transport can move its
+    /// data. Reports a disk that became smaller as changed, and refuses it.
     pub(super) fn check(&self, facts: &Facts) -> Result<(), ConnectError> {
         if self.plan.transport == Transport::Rdma && !facts.controller.keyed_data {
             let sentence = "the controller takes no keyed data descriptors (SGLS bit 2), which \

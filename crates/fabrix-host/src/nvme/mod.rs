@@ -5,8 +5,8 @@
 //! - `session`: one controller seen from one shard. `bringup` connects it, `keep_alive` supervises
 //!   it, `events` asks it for changes.
 //! - `transfer`: requests as commands. `fused` sends Compare and Write.
-//! - `queue`: one connection, an admin queue or an I/O queue. `tcp` and `rdma` are its transports, of
-//!   which `transport` chooses one.
+//! - `queue`: one connection, an admin queue or an I/O queue. `tcp` and `rdma` are its transports,
+//!   of which `transport` chooses one.
 //! - `command`, `known_disk`: tables from requests to commands, and from Identify data to a disk.
 
 mod bringup;

@@ -1,4 +1,5 @@
-//! NVMe/RDMA as a link to a controller: a connection of the shard's hub, and the queue that uses it.
+//! NVMe/RDMA as a link to a controller: a connection of the shard's hub, and the queue that uses
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,8 +81,8 @@ impl Link for RdmaLink {
         }
     }
 
-    /// Commands that the target has not taken yet reach it no more: their messages lie in this end's
-    /// send queue, or in receives of a queue pair that is over.
+    /// Commands that the target has not taken yet reach it no more: their messages lie in this
+    /// end's send queue, or in receives of a queue pair that is over.
     fn close(&mut self, _: bool) {
         self.shutdown();
     }

@@ -23,8 +23,8 @@ pub struct ConnectingRdma {
 
 impl ConnectingRdma {
     /// Begins the connection of a queue with `slots` slots. `token` is that of the connection's
-    /// task: its completions go to [`completed`](Self::completed), later to the queue. `step` is the
-    /// most time for the address and for the route; the owner limits the whole.
+    /// task: its completions go to [`completed`](Self::completed), later to the queue. `step` is
+    /// the most time for the address and for the route; the owner limits the whole.
     ///
     /// # Errors
     /// What RDMA lacks on this machine, or what the connection manager says.
@@ -42,7 +42,8 @@ impl ConnectingRdma {
         })
     }
 
-    /// Takes the word of the hub, a completion's `result`. Result: the queue, once its connection is established.
+    /// Takes the word of the hub, a completion's `result`. Result: the queue, once its connection
+    /// is established.
     ///
     /// # Errors
     /// Why the connection does not come about, in words.

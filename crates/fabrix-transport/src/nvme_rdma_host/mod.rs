@@ -370,8 +370,8 @@ fn slot_of(token: u64) -> Slot {
     Slot(u16::try_from(token >> 1).expect("a token of ours"))
 }
 
-/// Requests of a command: a window is opened, the message leaves, and the window is closed where the
-/// controller does not do it. A slot has no other command before all have ended.
+/// Requests of a command: a window is opened, the message leaves, and the window is closed where
+/// the controller does not do it. A slot has no other command before all have ended.
 pub(crate) const REQUESTS_OF_A_COMMAND: u32 = 3;
 const UNREGISTERED: &str = "a buffer is not registered with the RDMA device: the limit of locked memory is \
                             reached; raise it, with ulimit -l or LimitMEMLOCK=";

@@ -3,8 +3,9 @@
 //! [`link`] makes both ends of a connection. Nothing moves by itself: [`SimulatedPair::step`]
 //! executes the next request of one end, so the caller decides about delay and about the order of
 //! the two directions. The rules are those of reliable connections. Requests of one end are
-//! executed in order. A message without a receive waits. A wrong key, a message that is too long, or a fault
-//! that the caller plants ends the connection at both ends, and everything posted ends as failed.
+//! executed in order. A message without a receive waits. A wrong key, a message that is too long,
+//! or a fault that the caller plants ends the connection at both ends, and everything posted ends
+//! as failed.
 
 mod window;
 

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let spec = spec.map_err(Failure::usage)?;
     let Disk::Remote(remote) = spec.disk else {
         return Err(Failure::usage(format!(
-            "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT], nvme+rdma://ADDR[:PORT] or iscsi://ADDR[:PORT]",
+            "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT], or nvme+rdma:// or iscsi:// alike",
             without_secrets(&args.uri)
         )));
     };

@@ -29,8 +29,8 @@ fn expressions() -> Vec<(&'static str, usize)> {
             num_comp_vectors = "num_comp_vectors",
         }
         ContextOps = "struct ibv_context_ops" {
-            alloc_mw = "alloc_mw", dealloc_mw = "dealloc_mw", poll_cq = "poll_cq", req_notify_cq = "req_notify_cq", post_send = "post_send",
-            post_recv = "post_recv",
+            alloc_mw = "alloc_mw", dealloc_mw = "dealloc_mw", poll_cq = "poll_cq",
+            req_notify_cq = "req_notify_cq", post_send = "post_send", post_recv = "post_recv",
         }
         VerbsDevice = "struct ibv_device" {
             node_type = "node_type", transport_type = "transport_type", name = "name",

@@ -1,9 +1,10 @@
 //! NVMe over RDMA: capsules as messages, data by RDMA READ and RDMA WRITE.
 //!
 //! [`connect`] has the private data of a connection request and its answers. [`target`] is the
-//! controller's side of one queue as a machine without I/O, [`host`] is the host's; [`capsule`] decides where the data of a
-//! command lies. A message is a whole capsule, so there is no byte stream and no [`Machine`] here.
-//! The transport holds messages, keys and data, and says what has arrived.
+//! controller's side of one queue as a machine without I/O, [`host`] is the host's. [`capsule`]
+//! decides where the data of a command lies. A message is a whole capsule, so there is no byte
+//! stream and no [`Machine`] here. The transport holds messages, keys and data, and says what has
+//! arrived.
 //!
 //! Source: NVM Express RDMA Transport Specification 1.1.
 //!

@@ -60,6 +60,8 @@ pub struct Limits {
     pub windows: bool,
     /// The device is an iWARP device.
     pub is_iwarp: bool,
+    /// The device is soft-RoCE.
+    pub is_soft_roce: bool,
 }
 
 impl Device {
@@ -225,6 +227,7 @@ fn query(context: NonNull<Context>, libraries: &Libraries) -> io::Result<Limits>
         initiator_depth: reads(all.max_qp_init_rd_atom),
         invalidates: all.device_cap_flags & layout::DEVICE_MEM_MGT_EXTENSIONS != 0,
         windows: all.device_cap_flags & layout::DEVICE_MEM_WINDOW_TYPE_2B != 0,
+        is_soft_roce: all.vendor_id == layout::VENDOR_SOFT_ROCE,
         is_iwarp: transport == layout::TRANSPORT_IWARP,
     })
 }

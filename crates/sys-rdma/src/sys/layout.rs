@@ -343,6 +343,10 @@ pub(crate) const ACCESS_MW_BIND: c_int = 0x10;
 pub(crate) const WC_SUCCESS: c_int = 0;
 pub(crate) const WC_FLUSHED: c_int = 5;
 pub(crate) const WC_WITH_INV: c_uint = 8;
+/// The kernel's number for the same (`IB_WC_WITH_INVALIDATE`), which soft-RoCE hands out as it is.
+pub(crate) const WC_WITH_INV_OF_KERNEL: c_uint = 4;
+/// Vendor id of soft-RoCE.
+pub(crate) const VENDOR_SOFT_ROCE: u32 = 0xFF_FFFF;
 
 pub(crate) const QPT_RC: c_int = 2;
 pub(crate) const QPS_ERR: c_int = 6;

@@ -268,8 +268,8 @@ impl QueuePair {
             (false, slot) => {
                 let bytes = wc.byte_len as usize;
                 let is_ours = self.receives.completed(slot, bytes);
-                let invalidated =
-                    (wc.wc_flags & layout::WC_WITH_INV != 0).then_some(wc.invalidated_rkey);
+                let flags = wc.wc_flags & self.invalidation_flags();
+                let invalidated = (flags != 0).then_some(wc.invalidated_rkey);
                 if is_ok
                     && is_ours
                     && let Some(key) = invalidated
@@ -282,6 +282,14 @@ impl QueuePair {
                     invalidated,
                 })
             }
+        }
+    }
+
+    /// Flags of a completion whose message has invalidated a key.
+    fn invalidation_flags(&self) -> libc::c_uint {
+        match self.completions.device().limits().is_soft_roce {
+            true => layout::WC_WITH_INV | layout::WC_WITH_INV_OF_KERNEL,
+            false => layout::WC_WITH_INV,
         }
     }
 

@@ -7,6 +7,7 @@
 # seconds: 300
 # log: speed is unknown
 # log: rxe0: .*non-flush error
+# log: nvmet: connect request for invalid subsystem
 rdma_up
 ADDRESS=$RDMA
 TRANSPORT=rdma

@@ -1,17 +1,18 @@
 # Our NVMe/RDMA host at our target: discovery, blocks verified on both engines, a disk attached over NBD and exported again,
-# a target that is killed under load and comes back, and the RDMA device that goes away.
+# and a target that is killed under load and comes back.
 # modules: rdma_rxe crc32_generic crc32c_generic rdma_ucm dummy nbd,nbds_max=4
 # tools: ip rdma fio libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown
 # log: rxe0: .*non-flush error
+# log: block nbd0: shutting down sockets
 rdma_up
 ADDRESS=$RDMA
 there=nvme+rdma://$RDMA
 
 serves() {
-    serve file:/tmp/disk,size=64M,name=rdma --listen nvme+rdma://$RDMA --allow any
+    serve file:/tmp/disk,size=64M,direct=off,name=rdma --listen nvme+rdma://$RDMA --allow any
 }
 serves
 contains "the log" "$(fabrix discover $there)" "$NQN" "$RDMA" 4420 rdma

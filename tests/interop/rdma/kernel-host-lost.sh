@@ -76,7 +76,7 @@ kill -0 $target || fail "the target has ended: $(cat /tmp/serve.err)"
 wait $load || true
 not grep -q "verify:" /tmp/load.out || fail "wrong data: $(cat /tmp/load.out)"
 rdma_link
-wait_for 30 grep -q "is back" /tmp/serve.err
+wait_for 30 grep -q "can connect there again" /tmp/serve.err
 connect -i 2
 disk=$(disk_of 1)
 load "$disk"

@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 /// The protocol of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// NVMe/TCP.
     NvmeTcp,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fabrix_block::Device;
 
 use super::desired::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
-use crate::{Listen, Protocol};
+use crate::Listen;
 
 /// The differences of two lists whose entries have keys.
 pub(crate) struct Differences<'a, T> {
@@ -28,11 +28,8 @@ pub(crate) fn diff<'a>(old: &'a Catalog, new: &'a Catalog) -> CatalogDiff<'a> {
         subsystems: differences(&old.subsystems, &new.subsystems, |entry| &entry.nqn),
         iscsi_targets: differences(&old.iscsi_targets, &new.iscsi_targets, |entry| &entry.name),
         listeners: differences(&old.listen, &new.listen, |entry| {
-            (
-                entry.portal.address,
-                entry.portal.announced,
-                entry.protocol == Protocol::Iscsi,
-            )
+            let portal = &entry.portal;
+            (portal.address, portal.announced, entry.protocol)
         }),
     }
 }

@@ -2,7 +2,7 @@
 # modules: nvme-tcp
 # tools: nvme
 # run: core
-# log: nvme nvme[0-9]+: resetting controller
+# log: nvme nvme[0-9]+: (resetting controller|failed to send request -32)
 # log: no (usable path - requeuing|available path - failing) I/O|callbacks suppressed
 # log: Buffer I/O error|I/O error, dev nvme
 serve ram:32M

@@ -15,7 +15,7 @@ use std::io;
 use std::rc::Rc;
 
 use fabrix_rt::{Buf, Shard};
-use sys_rdma::{Access, Done, Memory, Part, Remote, Unsent, Why, WorkFailure};
+use sys_rdma::{Access, Done, Memory, Part, Unsent, Why, WorkFailure};
 
 use self::window::Window;
 use super::pair::Pair;
@@ -407,12 +407,6 @@ impl Drop for SimulatedPair {
             end.windows.clear();
         });
     }
-}
-
-/// A place in memory that was exposed with a key.
-#[must_use]
-pub fn remote(address: u64, key: u32) -> Remote {
-    Remote { address, key }
 }
 
 const FLUSHED_STATUS: i32 = 5;

@@ -100,7 +100,7 @@ impl Lifecycle {
                 let error = std::io::Error::from_raw_os_error(-result);
                 format!("its connection failed: {error}")
             }
-            Ended::Rdma(why) => format!("its connection failed: {why}"),
+            Ended::Rdma(failure) => format!("its connection failed: {}", failure.why),
             Ended::Violation(violation) => format!("it broke the protocol: {violation}"),
         });
     }

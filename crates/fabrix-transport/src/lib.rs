@@ -21,4 +21,4 @@ pub use nvme_rdma::RdmaQueue;
 pub use nvme_rdma_host::{ConnectingRdma, RdmaHostQueue};
 pub use outbox::Out;
 pub use slot::{Incoming, Outgoing};
-pub use stream::{Ended, Stream, StreamSlots};
+pub use stream::{Ended, RdmaFailure, Stream, StreamSlots};

@@ -34,10 +34,26 @@ pub enum Ended {
     Closed,
     /// The socket or its device failed with this negative `errno`.
     Socket(i32),
-    /// A request of the RDMA connection failed: why, in words.
-    Rdma(String),
+    /// A request of the RDMA connection failed.
+    Rdma(Box<RdmaFailure>),
     /// The peer broke the protocol. The termination PDU of the standard is in the outbox.
     Violation(Box<Violation>),
+}
+
+impl Ended {
+    /// The end of an RDMA connection, whose failure `why` describes.
+    pub(crate) fn rdma(why: &impl ToString) -> Self {
+        let why = why.to_string();
+        Self::Rdma(Box::new(RdmaFailure { why }))
+    }
+}
+
+/// The failure of an RDMA connection. It stays behind a pointer: each event of a connection is
+/// returned beside an [`Ended`], which is therefore small.
+#[derive(Clone, Debug)]
+pub struct RdmaFailure {
+    /// What failed, in words for the operator.
+    pub why: String,
 }
 
 /// Destination of the receive in flight.

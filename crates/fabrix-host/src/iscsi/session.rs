@@ -112,8 +112,8 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
         match ended {
             Ended::Closed => ConnectError::new(ConnectErrorKind::Closed, session.close_reason()),
             Ended::Socket(errno) => ConnectError::socket("the connection", -errno),
-            Ended::Rdma(why) => {
-                let sentence = format!("the connection failed: {why}");
+            Ended::Rdma(failure) => {
+                let sentence = format!("the connection failed: {}", failure.why);
                 ConnectError::new(ConnectErrorKind::Closed, sentence)
             }
             Ended::Violation(violation) => {

@@ -94,11 +94,11 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
                 ConnectError::new(ConnectErrorKind::Closed, sentence)
             }
             Ended::Socket(errno) => ConnectError::socket(&queue, -errno),
-            Ended::Rdma(why) if !session.connections[index].is_connected() => {
-                ConnectError::new(ConnectErrorKind::Unreachable, why)
+            Ended::Rdma(failure) if !session.connections[index].is_connected() => {
+                ConnectError::new(ConnectErrorKind::Unreachable, failure.why.as_str())
             }
-            Ended::Rdma(why) => {
-                let sentence = format!("{queue} failed: {why}");
+            Ended::Rdma(failure) => {
+                let sentence = format!("{queue} failed: {}", failure.why);
                 ConnectError::new(ConnectErrorKind::Closed, sentence)
             }
             Ended::Violation(violation) => {

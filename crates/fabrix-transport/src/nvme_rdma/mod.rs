@@ -85,7 +85,7 @@ impl<P: Pair> RdmaQueue<P> {
                 memory,
             } => Ok(self.ended(token, is_ok, memory)),
             Done::Failed(failure) if failure.is_flush() => Err(Ended::Closed),
-            Done::Failed(failure) => Err(Ended::Rdma(failure.to_string())),
+            Done::Failed(failure) => Err(Ended::rdma(&failure)),
         }
     }
 
@@ -186,7 +186,7 @@ impl<P: Pair> Connection for RdmaQueue<P> {
             false => Ok(()),
         };
         let flushed = flushed.and_then(|()| pair.flush());
-        flushed.map_err(|error| Ended::Rdma(error.to_string()))
+        flushed.map_err(|error| Ended::rdma(&error))
     }
 
     fn receive_into(&mut self, slot: Slot, incoming: Incoming) {

@@ -361,7 +361,7 @@ fn a_wrong_key_ends_the_connection_with_its_reason_and_frees_all_memory() {
     stage.answer_with(claim, &[1; 512]);
     stage.settle();
     match stage.queue.next() {
-        Err(Ended::Rdma(why)) => assert!(why.contains("remote access"), "{why}"),
+        Err(Ended::Rdma(failure)) => assert!(failure.why.contains("remote access"), "{failure:?}"),
         other => panic!("the connection goes on: {other:?}"),
     }
     stage.queue.close();

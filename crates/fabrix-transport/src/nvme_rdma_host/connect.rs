@@ -61,10 +61,10 @@ impl ConnectingRdma {
             Ok(None) => Ok(None),
             Ok(Some((member, said))) => {
                 ConnectAccept::parse(&said.private_data)
-                    .map_err(|sentence| Ended::Rdma(sentence.to_owned()))?;
+                    .map_err(|sentence| Ended::rdma(&sentence))?;
                 Ok(Some(RdmaHostQueue::new(member, slots)))
             }
-            Err(error) => Err(Ended::Rdma(sentence(&error))),
+            Err(error) => Err(Ended::rdma(&sentence(&error))),
         }
     }
 }

@@ -187,7 +187,7 @@ impl<P: HostPair> RdmaHostQueue<P> {
             // The failure has been told before.
             Done::Ended { .. } => Ok(None),
             Done::Failed(failure) if failure.is_flush() => Err(Ended::Closed),
-            Done::Failed(failure) => Err(Ended::Rdma(failure.to_string())),
+            Done::Failed(failure) => Err(Ended::rdma(&failure)),
         }
     }
 
@@ -265,12 +265,12 @@ impl<P: HostPair> Connection for RdmaHostQueue<P> {
 
     fn flush(&mut self, _: &mut Shard) -> Result<(), Ended> {
         if let Some(why) = &self.failure {
-            return Err(Ended::Rdma(why.clone()));
+            return Err(Ended::rdma(why));
         }
         let Some(pair) = &mut self.pair else {
             return Ok(());
         };
-        pair.flush().map_err(|error| Ended::Rdma(error.to_string()))
+        pair.flush().map_err(|error| Ended::rdma(&error))
     }
 
     fn receive_into(&mut self, slot: Slot, incoming: Incoming) {

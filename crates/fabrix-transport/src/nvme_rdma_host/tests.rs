@@ -359,7 +359,7 @@ fn a_connection_that_fails_says_why() {
     let pair = stage.queue.pair.as_ref().expect("open");
     pair.break_with(12, "transport retry counter exceeded");
     match stage.queue.next() {
-        Err(Ended::Rdma(why)) => assert!(why.contains("retry counter"), "{why}"),
+        Err(Ended::Rdma(failure)) => assert!(failure.why.contains("retry counter"), "{failure:?}"),
         other => panic!("the connection goes on: {other:?}"),
     }
 }

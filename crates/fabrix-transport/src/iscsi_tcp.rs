@@ -18,4 +18,9 @@ impl<E: Endpoint> Carrier for Stream<Tcp<E>> {
         let (machine, out) = self.speak();
         machine.speak(out)
     }
+
+    /// The data digest would be computed over pages that others may write meanwhile.
+    fn needs_buffers(&self) -> bool {
+        self.endpoint().digests().data
+    }
 }

@@ -11,8 +11,9 @@
 //! | `command`, `payload` | the same, the segment from the slot | the same; tags of its memory |
 //! | `fetch` | R2T; Data-Out answers it | RDMA READ |
 //! | `send` | Data-In, the last with the status | RDMA WRITE |
+//! | `response` | the same as `pdu` | the same; may invalidate a tag |
 //!
-//! [`super::tcp`] is the framing of a byte stream.
+//! [`super::tcp`] is the framing of a byte stream, [`super::iser`] that of RDMA.
 //!
 //! Source: RFC 7143, sections 4.2 and 11.1; RFC 7145, section 7.
 
@@ -38,6 +39,12 @@ pub trait Framing {
     /// Initiator: sends a command with the first `immediate` bytes of its slot's data. True if the
     /// target moves the rest of the data itself, without R2T and Data-In PDUs.
     fn command(&mut self, header: &ScsiCommand, slot: Slot, immediate: u32) -> bool;
+
+    /// Target: the command that is being processed has this slot from now on.
+    fn task(&mut self, slot: Slot);
+
+    /// Target: sends the SCSI Response of a slot's command, with the segment of [`pdu`](Self::pdu).
+    fn response(&mut self, slot: Slot, header: &[u8; BHS_BYTES], segment: &[u8]);
 
     /// Target: requests the range of a write's data in the R2T. True if the data may arrive in the
     /// slot's memory at any time from now on, until [`Endpoint::arrived`]. False if Data-Out PDUs
@@ -137,6 +144,9 @@ pub trait Carrier {
 
     /// The endpoint, and the framing that its calls need.
     fn speak(&mut self) -> (&mut Self::Endpoint, impl Framing);
+
+    /// Whether data is sent from buffers only, and never from a disk's own pages.
+    fn needs_buffers(&self) -> bool;
 }
 
 /// Result of processing a header.

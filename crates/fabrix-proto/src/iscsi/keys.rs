@@ -5,7 +5,7 @@
 //! discovery session. `keys/table.rs` has the keys, `keys/parameters.rs` the values.
 //!
 //! Source: RFC 7143, section 13 "Login/Text Operational Text Keys", section 6.2 "Text Mode
-//! Negotiation".
+//! Negotiation"; RFC 7145, section 6.
 
 mod parameters;
 mod table;
@@ -79,25 +79,45 @@ impl Negotiation {
     #[must_use]
     pub fn resumed(agreed: Parameters) -> Self {
         Self {
-            wishes: Wishes::default(),
+            wishes: Wishes {
+                rdma_extensions: agreed.rdma_extensions,
+                ..Wishes::default()
+            },
             agreed,
         }
     }
 
-    /// Parameters agreed so far. FirstBurstLength is limited to MaxBurstLength.
+    /// Parameters agreed so far. FirstBurstLength is limited to MaxBurstLength, which has no other
+    /// meaning with RDMA.
     #[must_use]
     pub fn agreed(&self) -> Parameters {
         let agreed = self.agreed;
+        let most = self.wishes.initiator_segment_bytes;
         Parameters {
+            initiator_segment_bytes: agreed.initiator_segment_bytes.min(most),
             first_burst_bytes: agreed.first_burst_bytes.min(agreed.max_burst_bytes),
+            max_burst_bytes: match agreed.rdma_extensions {
+                true => u32::MAX,
+                false => agreed.max_burst_bytes,
+            },
             ..agreed
         }
     }
 
-    /// Declares the target's MaxRecvDataSegmentLength, which holds from now on.
-    pub fn declare_segment_bytes(&mut self) -> u32 {
+    /// Declares the target's MaxRecvDataSegmentLength, which holds from now on. None: the key has
+    /// no meaning, because the connection is one over RDMA.
+    pub fn declare_segment_bytes(&mut self) -> Option<u32> {
+        if self.wishes.rdma_extensions {
+            return None;
+        }
         self.agreed.target_segment_bytes = self.wishes.segment_bytes;
-        self.wishes.segment_bytes
+        Some(self.wishes.segment_bytes)
+    }
+
+    /// Whether the session lacks RDMAExtensions, without which it has no way to move data.
+    #[must_use]
+    pub const fn lacks_rdma_extensions(&self) -> bool {
+        self.wishes.rdma_extensions && !self.agreed.rdma_extensions
     }
 
     /// Negotiates one operational or declared key. `discovery` is the session's type.
@@ -112,6 +132,21 @@ impl Negotiation {
             Key::DataDigest => digest(value, wishes.data_digest, &mut agreed.digests.data),
             Key::InitialR2T => either(value, wishes.initial_r2t, &mut agreed.initial_r2t),
             Key::ImmediateData => both(value, wishes.immediate_data, &mut agreed.immediate_data),
+            Key::RdmaExtensions => both(value, wishes.rdma_extensions, &mut agreed.rdma_extensions),
+            Key::InitiatorRecvDataSegmentLength | Key::TargetRecvDataSegmentLength
+                if !wishes.rdma_extensions =>
+            {
+                Reply::Irrelevant
+            }
+            Key::InitiatorRecvDataSegmentLength => {
+                let most = wishes.initiator_segment_bytes;
+                least(value, LENGTHS, most, &mut agreed.initiator_segment_bytes)
+            }
+            Key::TargetRecvDataSegmentLength => {
+                let most = wishes.segment_bytes;
+                least(value, LENGTHS, most, &mut agreed.target_segment_bytes)
+            }
+            Key::MaxRecvDataSegmentLength if wishes.rdma_extensions => declared(value, &mut 0),
             Key::MaxRecvDataSegmentLength => declared(value, &mut agreed.initiator_segment_bytes),
             Key::MaxBurstLength => least(
                 value,
@@ -142,7 +177,7 @@ fn constant(key: Key, value: &str) -> Reply {
         Key::ErrorRecoveryLevel => least(value, (0, 2), 0, &mut 0),
         Key::IscsiProtocolLevel => least(value, (0, 31), 1, &mut 0),
         Key::DataPDUInOrder | Key::DataSequenceInOrder => either(value, true, &mut false),
-        Key::IFMarker | Key::OFMarker | Key::RdmaExtensions => both(value, false, &mut false),
+        Key::IFMarker | Key::OFMarker => both(value, false, &mut false),
         Key::TaskReporting => match list(value).any(|entry| entry == "RFC3720") {
             true => Reply::Choice("RFC3720"),
             false => Reply::Reject,

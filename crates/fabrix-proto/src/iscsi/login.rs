@@ -332,6 +332,12 @@ impl Login {
             self.security.answer(&given, &grant.auth, &mut out)?;
         }
         self.responses += 1;
+        let ends = self.transit == Some(Stage::FullFeature);
+        let discovery = self.leading.as_ref().is_some_and(|it| it.discovery);
+        if ends && !discovery && self.negotiation.lacks_rdma_extensions() {
+            let sentence = "RDMAExtensions is not Yes, on a connection over RDMA";
+            return Err(Refusal::new(LoginStatus::MISSING_PARAMETER, sentence));
+        }
         Ok(self.finish(stage, &grant, out))
     }
 

@@ -299,6 +299,14 @@ impl<S: Sink> Framing for TcpFraming<S> {
     }
 
     #[inline(always)]
+    fn task(&mut self, _slot: Slot) {}
+
+    #[inline(always)]
+    fn response(&mut self, _slot: Slot, header: &[u8; BHS_BYTES], segment: &[u8]) {
+        self.pdu(header, segment);
+    }
+
+    #[inline(always)]
     fn fetch(&mut self, _slot: Slot, r2t: &ReadyToTransfer) -> bool {
         self.header(r2t.as_header());
         false

@@ -10,6 +10,7 @@ mod host;
 mod hostile;
 mod hostile_login;
 mod initiator;
+mod iser;
 mod login;
 mod login_wrong;
 mod messages;

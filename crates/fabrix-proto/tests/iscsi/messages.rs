@@ -42,6 +42,12 @@ impl Framing for Messages {
         panic!("a target sends no command");
     }
 
+    fn task(&mut self, _: Slot) {}
+
+    fn response(&mut self, _: Slot, header: &[u8; BHS_BYTES], segment: &[u8]) {
+        self.pdu(header, segment);
+    }
+
     fn fetch(&mut self, slot: Slot, r2t: &ReadyToTransfer) -> bool {
         self.reads.push(Piece {
             slot,

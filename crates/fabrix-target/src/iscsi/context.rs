@@ -1,6 +1,6 @@
 //! Answers to an initiator's SCSI tasks, and requests for their data.
 
-use fabrix_proto::iscsi::framing::{Carrier, Endpoint};
+use fabrix_proto::iscsi::framing::Carrier;
 use fabrix_proto::iscsi::target::{Answer as Response, Event, Target};
 use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Lent;
@@ -44,10 +44,10 @@ impl<C: SessionCarrier> CommandContext<'_, C> {
         has_room
     }
 
-    /// Lent pages as they are sent: with data digests a copy. None: there is no memory for the
+    /// Lent pages as they are sent: a copy, where the connection sends from buffers only. None: there is no memory for the
     /// copy.
     pub(super) fn sendable(&mut self, lent: Lent) -> Option<Outgoing> {
-        if !self.stream.endpoint().digests().data {
+        if !self.stream.needs_buffers() {
             return Some(Outgoing::Lent(lent));
         }
         copy_lent(self.shard, &lent).map(|buf| Outgoing::Buf(buf, 0))

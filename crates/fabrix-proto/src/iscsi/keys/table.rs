@@ -1,6 +1,6 @@
 //! The supported keys: names and purposes.
 //!
-//! Source: RFC 7143, section 13 "Login/Text Operational Text Keys".
+//! Source: RFC 7143, section 13 "Login/Text Operational Text Keys"; RFC 7145, section 6.
 
 /// A supported key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Key {
     TaskReporting,
     IscsiProtocolLevel,
     RdmaExtensions,
+    InitiatorRecvDataSegmentLength,
+    TargetRecvDataSegmentLength,
     InitiatorName,
     InitiatorAlias,
     TargetName,
@@ -61,7 +63,7 @@ pub enum Purpose {
     Targets,
 }
 
-const KEYS: [(&str, Key, Purpose); 35] = {
+const KEYS: [(&str, Key, Purpose); 37] = {
     use Purpose::{Declared, FullFeature, Leading, Operational, Security, Targets};
     [
         ("HeaderDigest", Key::HeaderDigest, Operational),
@@ -89,6 +91,16 @@ const KEYS: [(&str, Key, Purpose); 35] = {
         ("TaskReporting", Key::TaskReporting, Operational),
         ("iSCSIProtocolLevel", Key::IscsiProtocolLevel, Operational),
         ("RDMAExtensions", Key::RdmaExtensions, Operational),
+        (
+            "InitiatorRecvDataSegmentLength",
+            Key::InitiatorRecvDataSegmentLength,
+            Operational,
+        ),
+        (
+            "TargetRecvDataSegmentLength",
+            Key::TargetRecvDataSegmentLength,
+            Operational,
+        ),
         ("InitiatorName", Key::InitiatorName, Leading),
         ("InitiatorAlias", Key::InitiatorAlias, Declared),
         ("TargetName", Key::TargetName, Leading),
@@ -134,7 +146,8 @@ impl Key {
 
     /// Whether the key has a meaning in a discovery session.
     ///
-    /// Source: RFC 7143, section 13: the keys without "Irrelevant when: SessionType=Discovery".
+    /// Source: RFC 7143, section 13, and RFC 7145, section 6: the keys without "Irrelevant when:
+    /// SessionType=Discovery".
     pub(super) const fn concerns_discovery(self) -> bool {
         matches!(
             self,
@@ -146,6 +159,9 @@ impl Key {
                 | Self::ErrorRecoveryLevel
                 | Self::IFMarker
                 | Self::OFMarker
+                | Self::RdmaExtensions
+                | Self::InitiatorRecvDataSegmentLength
+                | Self::TargetRecvDataSegmentLength
         )
     }
 }

@@ -20,8 +20,9 @@ impl Login {
         }
         if stage == Stage::Operational && !self.declared {
             self.declared = true;
-            let bytes = self.negotiation.declare_segment_bytes();
-            out.pair(Key::MaxRecvDataSegmentLength.name(), bytes);
+            if let Some(bytes) = self.negotiation.declare_segment_bytes() {
+                out.pair(Key::MaxRecvDataSegmentLength.name(), bytes);
+            }
         }
     }
 

@@ -189,13 +189,14 @@ impl Target {
             bytes => self.send_data(slot, (task, bytes), answer, out),
         };
         if let Some(pdus) = pdus {
-            self.send_response((task, pdus), answer, out);
+            self.send_response(slot, (task, pdus), answer, out);
         }
     }
 
     /// `pdus`: number of Data-In or R2T PDUs of the command.
     fn send_response<F: Framing>(
         &mut self,
+        slot: Slot,
         (task, pdus): (&Task, u32),
         answer: &Answer,
         out: &mut F,
@@ -209,13 +210,13 @@ impl Target {
         header.sequence = self.status_sequence();
         header.exp_data_sn = U32::new(pdus);
         header.residual = U32::new(residual.bytes);
-        send_with_sense(&mut header, answer.sense(), out);
+        send_with_sense(slot, &mut header, answer.sense(), out);
     }
 }
 
 /// Sends a response with its sense data, behind its length (SenseLength). Does not allocate: an
 /// error is an I/O too.
-fn send_with_sense<F: Framing>(header: &mut ScsiResponse, sense: &[u8], out: &mut F) {
+fn send_with_sense<F: Framing>(slot: Slot, header: &mut ScsiResponse, sense: &[u8], out: &mut F) {
     let mut segment = [0; SENSE_SEGMENT_BYTES];
     let bytes = if sense.is_empty() { 0 } else { sense.len() + 2 };
     header.data_bytes = U24::new(u32::try_from(bytes).unwrap_or(0));
@@ -223,7 +224,8 @@ fn send_with_sense<F: Framing>(header: &mut ScsiResponse, sense: &[u8], out: &mu
         segment[1] = u8::try_from(sense.len()).unwrap_or(u8::MAX);
         segment[2..bytes].copy_from_slice(sense);
     }
-    out.pdu(header.as_header(), &segment[..bytes + padding(bytes)]);
+    let segment = &segment[..bytes + padding(bytes)];
+    out.response(slot, header.as_header(), segment);
 }
 
 /// Size in bytes of SenseLength, the longest sense data, and padding.

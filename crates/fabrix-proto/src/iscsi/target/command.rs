@@ -123,6 +123,7 @@ impl Target {
             let sentence = "more commands at once than there are slots";
             return Err(Fault::new(Breach::Limit, 0, 0, sentence));
         };
+        out.task(slot);
         self.immediate += u16::from(task.immediate);
         let piece = Piece {
             slot,

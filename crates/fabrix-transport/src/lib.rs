@@ -6,6 +6,7 @@
 
 mod connection;
 mod inbox;
+mod iscsi_rdma;
 mod iscsi_tcp;
 mod nvme_rdma;
 mod nvme_rdma_host;
@@ -17,6 +18,7 @@ mod slot;
 mod stream;
 
 pub use connection::Connection;
+pub use iscsi_rdma::IserQueue;
 pub use nvme_rdma::RdmaQueue;
 pub use nvme_rdma_host::{ConnectingRdma, RdmaHostQueue};
 pub use outbox::Out;

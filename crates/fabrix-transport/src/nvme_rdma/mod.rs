@@ -13,6 +13,7 @@ mod accept;
 mod tests;
 mod work;
 
+use std::collections::VecDeque;
 use std::io;
 
 use fabrix_proto::nvme::queue::{ControllerEvent, ControllerQueue};
@@ -23,9 +24,9 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Completion, Lent, Shard};
 use sys_rdma::{Done, Memory};
 
-use self::work::{Waiting, Work};
+use self::work::Work;
 use crate::connection::Connection;
-use crate::rdma::{Pair, RDMA_READY};
+use crate::rdma::{Begin, Pair, RDMA_READY, Waiting};
 use crate::slot::{Incoming, Outgoing, Payload};
 use crate::stream::Ended;
 
@@ -37,7 +38,9 @@ pub struct RdmaQueue<P> {
     slots: Vec<SlotState>,
     /// The slot of the command that was the last event.
     current: Option<Slot>,
-    waiting: Waiting,
+    waiting: Waiting<Work>,
+    /// Slots whose data could not be read. Their commands are told so with the next event.
+    unfetched: VecDeque<Slot>,
     /// The host is known: all receives get memory with the next flush.
     is_known: bool,
     /// Everything that arrives is dropped.
@@ -63,6 +66,7 @@ impl<P: Pair> RdmaQueue<P> {
             slots: (0..slots).map(|_| SlotState::default()).collect(),
             current: None,
             waiting: Waiting::new(slots),
+            unfetched: VecDeque::with_capacity(slots.into()),
             is_known: false,
             discard: false,
         }
@@ -153,7 +157,7 @@ impl<P: Pair> Connection for RdmaQueue<P> {
     fn next(&mut self) -> Result<Option<ControllerEvent>, Ended> {
         loop {
             let pair = self.pair.as_mut().ok_or(Ended::Closed)?;
-            let news = match self.waiting.unfetched.pop_front() {
+            let news = match self.unfetched.pop_front() {
                 Some(slot) => Ok(self.fetched(slot, false, None)),
                 None => match pair.next_done() {
                     Some(done) => self.done(done),
@@ -245,6 +249,7 @@ impl<P: Pair> Connection for RdmaQueue<P> {
             pair.disconnect();
         }
         self.waiting.clear();
+        self.unfetched.clear();
     }
 }
 

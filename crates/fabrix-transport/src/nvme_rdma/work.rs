@@ -1,11 +1,6 @@
 //! Requests at the queue pair for the commands of a queue: RDMA READs, and answers.
 //!
-//! A queue pair takes a fixed number of requests, and fewer RDMA READs at the same time. What finds
-//! no room waits in the order of its coming, and begins when earlier requests have ended. Answers
-//! and RDMA READs wait apart, because a READ that waits for other READs must not hold up an answer.
-//! Each slot waits at most once, so the slots bound both lists.
-
-use std::collections::VecDeque;
+//! Each slot waits for room at most once, so the slots bound what waits.
 
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::rdma::capsule::{DESCRIPTORS_MOST, descriptors};
@@ -16,7 +11,7 @@ use sys_rdma::{Memory, Part, Remote, Unsent, Why};
 use zerocopy::IntoBytes;
 
 use super::RdmaQueue;
-use crate::rdma::Pair;
+use crate::rdma::{Begin, Pair, Waiting};
 use crate::slot::Outgoing;
 
 /// Requests of one command at the most: its data in pieces, and the response.
@@ -25,7 +20,7 @@ pub(super) const REQUESTS_OF_A_COMMAND: u32 = DESCRIPTORS_MOST as u32 + 1;
 const PARTS_MOST: usize = DESCRIPTORS_MOST as usize;
 
 /// What is to be done for a slot.
-pub(super) enum Work {
+pub(crate) enum Work {
     /// Read the data of the command into the buffer.
     Fetch { slot: Slot, buf: Buf },
     /// Write the data, send the response, and take the next command in this slot.
@@ -36,43 +31,6 @@ pub(super) enum Work {
     },
     /// Take the next command in this slot.
     Forget { slot: Slot },
-}
-
-/// What waits for room.
-pub(super) struct Waiting {
-    fetches: VecDeque<Work>,
-    answers: VecDeque<Work>,
-    /// Slots whose data could not be read. Their commands are told so with the next event.
-    pub(super) unfetched: VecDeque<Slot>,
-}
-
-impl Waiting {
-    /// Nothing waits. There is room for each of so many slots.
-    pub(super) fn new(slots: u16) -> Self {
-        let slots = usize::from(slots);
-        Self {
-            fetches: VecDeque::with_capacity(slots),
-            answers: VecDeque::with_capacity(slots),
-            unfetched: VecDeque::with_capacity(slots),
-        }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.fetches.clear();
-        self.answers.clear();
-        self.unfetched.clear();
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.fetches.is_empty() && self.answers.is_empty()
-    }
-
-    fn list(&mut self, work: &Work) -> &mut VecDeque<Work> {
-        match work {
-            Work::Fetch { .. } => &mut self.fetches,
-            Work::Answer { .. } | Work::Forget { .. } => &mut self.answers,
-        }
-    }
 }
 
 impl Work {
@@ -93,33 +51,17 @@ impl Work {
     }
 }
 
-impl<P: Pair> RdmaQueue<P> {
-    /// Begins a work, behind those of its kind that wait.
-    pub(super) fn begin(&mut self, work: Work) {
-        if !self.waiting.list(&work).is_empty() {
-            return self.waiting.list(&work).push_back(work);
-        }
-        if let Some(work) = self.try_begin(work) {
-            self.waiting.list(&work).push_back(work);
-        }
+impl<P: Pair> Begin for RdmaQueue<P> {
+    type Work = Work;
+
+    fn waiting(&mut self) -> &mut Waiting<Work> {
+        &mut self.waiting
     }
 
-    /// Begins what has waited, as far as there is room now.
-    pub(super) fn begin_waiting(&mut self) {
-        while let Some(work) = self.waiting.answers.pop_front() {
-            if let Some(work) = self.try_begin(work) {
-                self.waiting.answers.push_front(work);
-                break;
-            }
-        }
-        while let Some(work) = self.waiting.fetches.pop_front() {
-            if let Some(work) = self.try_begin(work) {
-                return self.waiting.fetches.push_front(work);
-            }
-        }
+    fn is_read(work: &Work) -> bool {
+        matches!(work, Work::Fetch { .. })
     }
 
-    /// Begins a work. Returns it if there is no room.
     fn try_begin(&mut self, work: Work) -> Option<Work> {
         match work {
             Work::Fetch { slot, buf } => self.try_fetch(slot, buf),
@@ -130,7 +72,9 @@ impl<P: Pair> RdmaQueue<P> {
             }
         }
     }
+}
 
+impl<P: Pair> RdmaQueue<P> {
     fn try_fetch(&mut self, slot: Slot, buf: Buf) -> Option<Work> {
         let mut parts = [NO_PART; PARTS_MOST];
         let bytes = u32::try_from(buf.len()).unwrap_or(u32::MAX);
@@ -144,7 +88,7 @@ impl<P: Pair> RdmaQueue<P> {
             }) => Some(Work::Fetch { slot, buf }),
             Err(unsent) => {
                 if unsent.why == Why::Unregistered {
-                    self.waiting.unfetched.push_back(slot);
+                    self.unfetched.push_back(slot);
                 }
                 // A closed connection ends by itself.
                 None

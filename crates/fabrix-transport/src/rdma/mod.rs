@@ -16,6 +16,7 @@ mod member;
 mod pair;
 mod request;
 pub mod simulated;
+mod waiting;
 
 pub use connecting::{Connecting, NotConnected};
 pub use hub::{Hub, RDMA_LOST, RDMA_READY};
@@ -24,3 +25,4 @@ pub use member::Member;
 pub use pair::{HostPair, Pair};
 pub use request::{DetachedRequest, RdmaRequest};
 pub use sys_rdma::Done;
+pub(crate) use waiting::{Begin, Waiting};

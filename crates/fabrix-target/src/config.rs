@@ -27,8 +27,10 @@ pub enum Protocol {
     NvmeTcp,
     /// NVMe/RDMA.
     NvmeRdma,
-    /// iSCSI.
+    /// iSCSI over TCP.
     Iscsi,
+    /// iSCSI over RDMA (iSER).
+    Iser,
 }
 
 impl Protocol {
@@ -40,8 +42,9 @@ impl Protocol {
 
     /// Whether the ports of this protocol are those of the RDMA connection manager, which are apart
     /// from those of TCP.
-    const fn is_rdma(self) -> bool {
-        matches!(self, Self::NvmeRdma)
+    #[must_use]
+    pub const fn is_rdma(self) -> bool {
+        matches!(self, Self::NvmeRdma | Self::Iser)
     }
 }
 
@@ -72,6 +75,12 @@ impl Listen {
     #[must_use]
     pub const fn iscsi(address: SocketAddr) -> Self {
         Self::at(Protocol::Iscsi, address)
+    }
+
+    /// For initiators, over RDMA.
+    #[must_use]
+    pub const fn iser(address: SocketAddr) -> Self {
+        Self::at(Protocol::Iser, address)
     }
 
     const fn at(protocol: Protocol, address: SocketAddr) -> Self {
@@ -107,7 +116,7 @@ impl Listen {
         } else if self.protocol == other.protocol {
             format!("{address} is listened on twice; say it once")
         } else {
-            format!("{address} cannot be for NVMe/TCP and for iSCSI; give one of them another port")
+            format!("{address} cannot be for NVMe and for iSCSI; give one of them another port")
         })
     }
 }

@@ -47,6 +47,7 @@ impl ConfigTask {
             Carrier::NvmeRdma(request, slots) => {
                 nvme::rdma::adopt(shard, (*request, slots), accepted, &self.local)
             }
+            Carrier::Iser(request) => iscsi::rdma::adopt(shard, *request, accepted, &self.local),
         }
     }
 

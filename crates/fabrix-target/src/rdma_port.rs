@@ -1,5 +1,5 @@
-//! A listener for hosts over RDMA: checks the requests of one address on one shard, and hands each
-//! to the shard that serves it.
+//! A listener for connections over RDMA: takes the requests at one address on one shard, and hands
+//! each to the shard that serves it. The protocol of the address checks the requests.
 //!
 //! The listener goes with its device: the device could not be removed otherwise. It comes back with
 //! the device.
@@ -12,15 +12,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_proto::nvme::rdma::connect::{ConnectReject, ConnectRequest, RejectReason};
 use fabrix_proto::portal::canonical;
 use fabrix_rt::{Completion, Shard, Task, TaskId, Token};
 use fabrix_transport::rdma::{Hub, RdmaListener, RdmaRequest};
-use zerocopy::IntoBytes;
 
+use crate::connection::Accepted;
 use crate::port::Close;
 use crate::shared::{Arrival, Carrier, Shared};
-use crate::{Listen, Notice};
+use crate::{Limits, Listen, Notice};
 
 /// Requests have come, or the device goes away.
 const NEWS: u32 = 0;
@@ -31,10 +30,29 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Requests that wait until they are taken.
 const BACKLOG: u16 = 128;
 
+/// How a protocol treats requests for connections.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestRules {
+    /// Checks a request, and returns what carries its connection.
+    pub(crate) check: fn(RdmaRequest, &Limits) -> Result<Carrier, Refused>,
+    /// Private data of the answer to a request for which there is no room.
+    pub(crate) no_room: fn() -> Vec<u8>,
+}
+
+/// A request that is refused.
+pub(crate) struct Refused {
+    pub(crate) request: RdmaRequest,
+    /// Private data of the answer.
+    pub(crate) answer: Vec<u8>,
+    /// The reason, for the log.
+    pub(crate) why: String,
+}
+
 /// One listener.
 pub(crate) struct RdmaPort {
     task: TaskId,
     address: SocketAddr,
+    rules: RequestRules,
     /// None: its device is gone.
     listener: Option<RdmaListener>,
     shared: Arc<Shared>,
@@ -48,6 +66,7 @@ impl RdmaPort {
     pub(crate) fn open(
         shard: &mut Shard,
         at: Listen,
+        rules: RequestRules,
         shared: Arc<Shared>,
     ) -> io::Result<(TaskId, Listen)> {
         let hub = Hub::of(shard)?;
@@ -61,6 +80,7 @@ impl RdmaPort {
         let port = Self {
             task,
             address: bound.portal.address,
+            rules,
             listener: Some(listener),
             shared,
         };
@@ -77,41 +97,27 @@ impl RdmaPort {
         }
     }
 
-    /// Hands a request over if it is right and the limits allow it, or refuses it.
+    /// Hands a request over if the limits allow it and it is right, or refuses it.
     fn admit(&self, request: RdmaRequest) {
         let Some(peer) = request.peer_addr().map(canonical) else {
             return;
         };
-        let slots = match self.check(&request) {
-            Ok(slots) => slots,
-            Err(reason) => {
-                self.shared.notice(&Notice::Refused {
-                    peer,
-                    who: None,
-                    why: reason.to_string(),
-                });
-                return reject(request, reason);
-            }
-        };
         let Some((unauthenticated_peer, load)) = self.shared.admit(peer) else {
-            return reject(request, RejectReason::NO_RESOURCES);
+            return reject(request, &(self.rules.no_room)());
         };
-        self.shared.hand_over(Arrival {
-            carrier: Carrier::NvmeRdma(Box::new(request.detach()), slots),
-            peer,
-            unauthenticated_peer,
-            load,
-        });
-    }
-
-    /// Commands that the queue of a request has at the same time.
-    fn check(&self, request: &RdmaRequest) -> Result<u16, RejectReason> {
-        let asked = ConnectRequest::parse(request.private_data())?;
-        if request.reads() == 0 {
-            return Err(RejectReason::RESPONDER_RESOURCES);
+        match (self.rules.check)(request, &self.shared.catalog.limits) {
+            Ok(carrier) => self.shared.hand_over(Arrival {
+                carrier,
+                peer,
+                unauthenticated_peer,
+                load,
+            }),
+            Err(refused) => {
+                let (who, why) = (None, refused.why);
+                self.shared.notice(&Notice::Refused { peer, who, why });
+                reject(refused.request, &refused.answer);
+            }
         }
-        let most = self.shared.catalog.limits.max_queue_entries;
-        Ok(u16::try_from(asked.commands()).map_or(most, |commands| commands.min(most)))
     }
 
     /// The device goes away, and the listener with it.
@@ -172,8 +178,22 @@ impl Task for RdmaPort {
 }
 
 /// The peer may be gone already.
-fn reject(request: RdmaRequest, reason: RejectReason) {
-    let _gone = request.reject(ConnectReject::new(reason).as_bytes());
+fn reject(request: RdmaRequest, answer: &[u8]) {
+    let _gone = request.reject(answer);
+}
+
+/// A connection of a right request could not be made. Memory that a device knows counts as locked.
+pub(crate) fn not_made(shared: &Shared, accepted: &Accepted, error: &io::Error) {
+    let hint = match error.kind() {
+        io::ErrorKind::OutOfMemory => "; the limit of locked memory (ulimit -l) may be too low",
+        _ => "",
+    };
+    shared.notice(&Notice::Refused {
+        peer: accepted.peer,
+        who: None,
+        why: format!("its RDMA connection cannot be made: {error}{hint}"),
+    });
+    shared.disconnected();
 }
 
 /// The connection manager has another error for a port that is in use.

@@ -193,6 +193,8 @@ pub(crate) enum Carrier {
     Iscsi(DetachedSocket),
     /// The request of a host, and the commands that its queue has at the same time.
     NvmeRdma(Box<DetachedRequest>, u16),
+    /// The request of an initiator.
+    Iser(Box<DetachedRequest>),
 }
 
 /// An order to a shard's part of the target.

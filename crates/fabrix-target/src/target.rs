@@ -17,6 +17,7 @@ use crate::port::{self, Port};
 use crate::rdma_port::RdmaPort;
 use crate::shared::{Carrier, Order, Shared};
 use crate::{Deadlines, Listen, Protocol, TargetConfig, TargetError};
+use crate::{iscsi, nvme};
 
 /// A running target. Dropping it does not stop it: [`Target::drain`] does.
 pub struct Target {
@@ -178,7 +179,8 @@ fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), Targ
     call(&*control, first, move |shard| match at.protocol {
         Protocol::NvmeTcp => Port::open(shard, at, Carrier::NvmeTcp, shared),
         Protocol::Iscsi => Port::open(shard, at, Carrier::Iscsi, shared),
-        Protocol::NvmeRdma => RdmaPort::open(shard, at, shared),
+        Protocol::NvmeRdma => RdmaPort::open(shard, at, nvme::rdma::RULES, shared),
+        Protocol::Iser => RdmaPort::open(shard, at, iscsi::rdma::RULES, shared),
     })?
     .map_err(|error| TargetError::Listen(at.portal.address, error))
 }

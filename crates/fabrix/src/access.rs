@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fabrix_block::spec::LINE_END;
 use fabrix_proto::iscsi::login;
-use fabrix_target::{Chap, Initiators, Listen, Protocol};
+use fabrix_target::{Chap, Initiators, Listen};
 
 use crate::failure::Failure;
 use crate::log;
@@ -108,23 +108,21 @@ impl Allowed {
     /// other than loopback, or any address if only the other kind of peer has a list of names.
     pub(crate) fn check(&self, Listen { protocol, portal }: Listen) -> Result<(), Failure> {
         let address = portal.address;
-        let (names, others, options) = match protocol {
-            Protocol::NvmeTcp | Protocol::NvmeRdma => {
-                (&self.hosts, &self.initiators, "--allow HOSTNQN")
-            }
-            Protocol::Iscsi => (
+        let (names, others, options) = match protocol.is_nvme() {
+            true => (&self.hosts, &self.initiators, "--allow HOSTNQN"),
+            false => (
                 &self.initiators,
                 &self.hosts,
                 "--allow IQN, --chap USER%SECRET",
             ),
         };
-        if *names != AllowedNames::Unspecified || protocol == Protocol::Iscsi && self.chap {
+        if *names != AllowedNames::Unspecified || !protocol.is_nvme() && self.chap {
             return Ok(());
         }
         if matches!(others, AllowedNames::Listed(_)) {
-            let (kind, other) = match protocol {
-                Protocol::NvmeTcp | Protocol::NvmeRdma => ("hosts", "initiators"),
-                Protocol::Iscsi => ("initiators", "hosts"),
+            let (kind, other) = match protocol.is_nvme() {
+                true => ("hosts", "initiators"),
+                false => ("initiators", "hosts"),
             };
             return Err(Failure::usage(format!(
                 "listening on {address}: --allow lists {other}, but no {kind}; say which {kind} may connect with \

@@ -187,10 +187,10 @@ pub(crate) struct ServeArgs {
     /// Disks to export, as URIs; they become namespaces 1, 2, 3, ...
     #[arg(required = true, value_name = "DISK")]
     pub(crate) disks: Vec<String>,
-    /// Address to listen on, for nvme+tcp://, nvme+rdma:// or iscsi://; may be repeated. NVMe's
-    /// port 8009 answers discovery only. With ,announce=ADDR[:PORT] discovery reports that address
-    /// instead, for targets behind address translation. A link-local address has a zone, like
-    /// [fe80::1%eth0]
+    /// Address to listen on, for nvme+tcp://, nvme+rdma://, iscsi:// or iser:// (iSCSI over RDMA);
+    /// may be repeated. NVMe's port 8009 answers discovery only. With ,announce=ADDR[:PORT]
+    /// discovery reports that address instead, for targets behind address translation. A
+    /// link-local address has a zone, like [fe80::1%eth0]
     #[arg(
         short,
         long,
@@ -202,7 +202,7 @@ pub(crate) struct ServeArgs {
     /// nqn.2026-01.io.fabrix:disks-ID, where ID is made from this machine and the first --listen]
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<String>,
-    /// The iSCSI target's name, where `--listen` has an iscsi:// address [default:
+    /// The iSCSI target's name, where `--listen` has an iscsi:// or iser:// address [default:
     /// iqn.2026-01.io.fabrix:disks-ID]
     #[arg(long, value_name = "IQN", value_parser = parse_iqn)]
     pub(crate) iqn: Option<String>,

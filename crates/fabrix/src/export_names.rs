@@ -50,6 +50,7 @@ fn first_address(listen: &[Listen]) -> String {
             Protocol::NvmeTcp => "nvme+tcp",
             Protocol::NvmeRdma => "nvme+rdma",
             Protocol::Iscsi => "iscsi",
+            Protocol::Iser => "iser",
         };
         format!("{scheme}://{}", listen.portal.address)
     })

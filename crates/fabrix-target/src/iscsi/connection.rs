@@ -10,8 +10,9 @@ mod login;
 use std::num::NonZeroU16;
 
 use fabrix_proto::Nanos;
+use fabrix_proto::iscsi::keys::Wishes;
 use fabrix_proto::iscsi::pdu::AsyncEvent;
-use fabrix_proto::iscsi::target::Event;
+use fabrix_proto::iscsi::target::{Event, TargetLimits};
 use fabrix_rt::Shard;
 
 use super::context::SessionCarrier;
@@ -22,11 +23,13 @@ use crate::connection::{Connection, Protocol};
 use crate::context::CommandContext;
 use crate::disk::Stop;
 use crate::lifecycle::Stage;
+use crate::local::Local;
 use crate::registry::ConnectionOrder;
 
 /// iSCSI's part of a connection.
-#[derive(Default)]
 pub(super) struct Iscsi {
+    /// What carries the connection. Initiators learn of the addresses of the same protocol.
+    over: crate::Protocol,
     session: Option<Box<Session>>,
     /// Name that the initiator gives itself, for the log.
     initiator: Option<Box<str>>,
@@ -34,6 +37,19 @@ pub(super) struct Iscsi {
     tsih: Option<NonZeroU16>,
     /// True after a Logout request, which is answered when no command is in progress.
     leaving: bool,
+}
+
+impl Iscsi {
+    /// A connection that was accepted at an address of this protocol.
+    pub(super) fn new(over: crate::Protocol) -> Self {
+        Self {
+            over,
+            session: None,
+            initiator: None,
+            tsih: None,
+            leaving: false,
+        }
+    }
 }
 
 impl<C: SessionCarrier> Connection<C, Iscsi> {
@@ -219,3 +235,20 @@ impl<C: SessionCarrier> Protocol<C> for Iscsi {
         self.session.is_some()
     }
 }
+
+/// The limits of a connection's machine.
+pub(super) fn limits(local: &Local, wishes: Wishes) -> TargetLimits {
+    let login = local.shared.deadlines.connect.as_millis();
+    TargetLimits {
+        max_write_bytes: WRITE_BYTES_MAX,
+        max_inline_bytes: INLINE_BYTES_MAX,
+        wishes,
+        login_ms: u64::try_from(login).unwrap_or(u64::MAX),
+        ..TargetLimits::default()
+    }
+}
+
+/// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.
+const WRITE_BYTES_MAX: u32 = 2 << 20;
+/// Writes that came whole and are not longer are handed out where they were received.
+const INLINE_BYTES_MAX: u32 = 8 << 10;

@@ -5,9 +5,9 @@
 //! - `job`: the disk requests of a command. `execute`: their submission. `copy`: EXTENDED COPY.
 //! - `management`: aborts and resets.
 //! - `access`: the proof of an initiator. `targets`: the targets that it may use.
-//! - `units`: disks as logical units. `tcp`: connections over sockets.
+//! - `units`: disks as logical units. `tcp`: connections over sockets. `rdma`: connections of iSER.
 //!
-//! `proto` knows the bytes of PDUs and commands. Only `tcp` knows what carries PDUs.
+//! `proto` knows the bytes of PDUs and commands. Only `tcp` and `rdma` know what carries PDUs.
 
 pub(crate) mod access;
 mod commands;
@@ -17,6 +17,7 @@ mod copy;
 mod execute;
 mod job;
 mod management;
+pub(crate) mod rdma;
 mod session;
 mod sessions;
 mod status;

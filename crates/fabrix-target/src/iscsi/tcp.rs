@@ -1,14 +1,16 @@
-//! Connections of iSCSI over TCP: the stream of an accepted socket, and the limits of its target.
+//! Connections of iSCSI over TCP: the stream of an accepted socket.
 
 use std::rc::Rc;
 
 use fabrix_proto::Nanos;
-use fabrix_proto::iscsi::target::{Target, TargetLimits};
+use fabrix_proto::iscsi::keys::Wishes;
+use fabrix_proto::iscsi::target::Target;
 use fabrix_proto::iscsi::tcp::Tcp;
 use fabrix_rt::{DetachedSocket, Shard, Socket};
 use fabrix_transport::{Stream, pass};
 
-use super::connection::Iscsi;
+use super::connection::{Iscsi, limits};
+use crate::Protocol;
 use crate::connection::{Accepted, Connection};
 use crate::lifecycle::STREAM;
 use crate::local::Local;
@@ -22,13 +24,7 @@ pub(crate) fn adopt(
 ) {
     let socket = Socket::from(socket);
     let task = shard.reserve();
-    let login = local.shared.deadlines.connect.as_millis();
-    let limits = TargetLimits {
-        max_write_bytes: WRITE_BYTES_MAX,
-        max_inline_bytes: INLINE_BYTES_MAX,
-        login_ms: u64::try_from(login).unwrap_or(u64::MAX),
-        ..TargetLimits::default()
-    };
+    let limits = limits(local, Wishes::default());
     let target = Target::new(limits, Nanos(shard.now().0));
     let machine = Tcp::new(target, pass::crc32c);
     let slots = usize::from(limits.slots());
@@ -38,10 +34,12 @@ pub(crate) fn adopt(
         address: stream.socket().local_addr().ok(),
         ..accepted
     };
-    Connection::begin(shard, task, stream, accepted, Iscsi::default(), local);
+    Connection::begin(
+        shard,
+        task,
+        stream,
+        accepted,
+        Iscsi::new(Protocol::Iscsi),
+        local,
+    );
 }
-
-/// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.
-const WRITE_BYTES_MAX: u32 = 2 << 20;
-/// Writes that came whole and are not longer are handed out where they were received.
-const INLINE_BYTES_MAX: u32 = 8 << 10;

@@ -13,7 +13,7 @@ use fabrix_proto::nvme::subsystem::{
 
 use super::DISCOVERY_PORT;
 use crate::catalog::disk::ExportedDisk;
-use crate::{Catalog, Export, Limits, Listen, Protocol, SubsystemConfig};
+use crate::{Catalog, Export, Limits, Listen, SubsystemConfig};
 
 /// The inventory of a catalog. `disks` are its disks by UUID.
 ///
@@ -93,9 +93,9 @@ fn check_transfers(export: &Export, limits: &Limits) -> Result<(), String> {
 fn listener(index: usize, listen: &Listen) -> Listener {
     Listener {
         port_id: u16::try_from(index + 1).unwrap_or(u16::MAX),
-        transport: match listen.protocol {
-            Protocol::NvmeRdma => Transport::Rdma,
-            Protocol::NvmeTcp | Protocol::Iscsi => Transport::Tcp,
+        transport: match listen.protocol.is_rdma() {
+            true => Transport::Rdma,
+            false => Transport::Tcp,
         },
         portal: listen.portal,
         secure_channel: SecureChannel::None,

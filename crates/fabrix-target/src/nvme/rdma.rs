@@ -1,19 +1,22 @@
 //! Connections of NVMe/RDMA: a queue made of a host's request, and the limits of its machine.
 
-use std::io;
 use std::rc::Rc;
 
 use fabrix_proto::nvme::rdma::IN_CAPSULE_BYTES;
+use fabrix_proto::nvme::rdma::connect::{ConnectReject, ConnectRequest, RejectReason};
 use fabrix_proto::nvme::subsystem::Transport;
 use fabrix_rt::{Shard, Token};
 use fabrix_transport::RdmaQueue;
-use fabrix_transport::rdma::DetachedRequest;
+use fabrix_transport::rdma::{DetachedRequest, RdmaRequest};
+use zerocopy::IntoBytes;
 
 use super::connection::Nvme;
-use crate::Notice;
+use crate::Limits;
 use crate::connection::{Accepted, Connection};
 use crate::lifecycle::STREAM;
 use crate::local::Local;
+use crate::rdma_port::{Refused, RequestRules, not_made};
+use crate::shared::Carrier;
 
 /// Accepts the request of a host for a queue with so many commands at the same time.
 pub(crate) fn adopt(
@@ -32,13 +35,7 @@ pub(crate) fn adopt(
         Ok(queue) => queue,
         Err(error) => {
             shard.remove(task);
-            let refused = Notice::Refused {
-                peer: accepted.peer,
-                who: None,
-                why: sentence(&error),
-            };
-            local.shared.notice(&refused);
-            return local.shared.disconnected();
+            return not_made(&local.shared, &accepted, &error);
         }
     };
     let accepted = Accepted {
@@ -49,11 +46,31 @@ pub(crate) fn adopt(
     Connection::begin(shard, task, queue, accepted, nvme, local);
 }
 
-/// Why a connection could not be made. Memory that a device knows counts as locked.
-fn sentence(error: &io::Error) -> String {
-    let hint = match error.kind() {
-        io::ErrorKind::OutOfMemory => "; the limit of locked memory (ulimit -l) may be too low",
-        _ => "",
+/// Checks a request, and counts the commands that its queue has at the same time.
+fn check(request: RdmaRequest, limits: &Limits) -> Result<Carrier, Refused> {
+    let asked = ConnectRequest::parse(request.private_data());
+    let reason = match asked {
+        Ok(_) if request.reads() == 0 => RejectReason::RESPONDER_RESOURCES,
+        Ok(asked) => {
+            let most = limits.max_queue_entries;
+            let slots = u16::try_from(asked.commands()).map_or(most, |asked| asked.min(most));
+            return Ok(Carrier::NvmeRdma(Box::new(request.detach()), slots));
+        }
+        Err(reason) => reason,
     };
-    format!("its RDMA connection cannot be made: {error}{hint}")
+    Err(Refused {
+        request,
+        answer: answer(reason),
+        why: reason.to_string(),
+    })
 }
+
+fn answer(reason: RejectReason) -> Vec<u8> {
+    ConnectReject::new(reason).as_bytes().to_vec()
+}
+
+/// How NVMe/RDMA treats requests for connections.
+pub(crate) const RULES: RequestRules = RequestRules {
+    check,
+    no_room: || answer(RejectReason::NO_RESOURCES),
+};

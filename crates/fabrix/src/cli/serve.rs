@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_target::{
-    Catalog, Export, Limits, Listen, Protocol, ReservationStore, Target, TargetConfig,
-};
+use fabrix_target::{Catalog, Export, Limits, Listen, ReservationStore, Target, TargetConfig};
 use signal_hook::consts::SIGTERM;
 
 use super::terminal::{say, show};
@@ -108,29 +106,24 @@ fn check_options(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
     if let Some(api) = &args.api {
         return socket_path(api).map(drop);
     }
-    let serves = |protocol| listen.iter().any(|listen| listen.protocol == protocol);
+    if listen.iter().any(|listen| !listen.protocol.is_nvme()) {
+        return Ok(());
+    }
     let options = [
-        ("--chap", args.chap.is_some(), Protocol::Iscsi),
-        ("--initiator", !args.initiator.is_empty(), Protocol::Iscsi),
+        ("--chap", args.chap.is_some()),
+        ("--initiator", !args.initiator.is_empty()),
     ];
-    let without = options
-        .iter()
-        .find(|(_, given, protocol)| *given && !serves(*protocol));
-    without.map_or(Ok(()), |(option, _, protocol)| {
-        let (name, scheme) = match protocol {
-            Protocol::Iscsi => ("iSCSI", "iscsi"),
-            Protocol::NvmeTcp => ("NVMe/TCP", "nvme+tcp"),
-            Protocol::NvmeRdma => ("NVMe/RDMA", "nvme+rdma"),
-        };
+    let without = options.iter().find(|(_, given)| *given);
+    without.map_or(Ok(()), |(option, _)| {
         Err(Failure::usage(format!(
-            "{option} is for {name}, which is not served: add --listen {scheme}://ADDR, or leave it out"
+            "{option} is for iSCSI, which is not served: add --listen iscsi://ADDR, or leave it out"
         )))
     })
 }
 
 /// Says before any memory is locked for RDMA that little may be.
 fn warn_of_locked_memory(listen: &[Listen]) {
-    let has_rdma = listen.iter().any(|it| it.protocol == Protocol::NvmeRdma);
+    let has_rdma = listen.iter().any(|it| it.protocol.is_rdma());
     if has_rdma && let Some(warning) = doctor::little_locked_memory() {
         say(format_args!("warning: {warning}"));
     }

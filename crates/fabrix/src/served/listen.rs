@@ -1,5 +1,5 @@
-//! The text of a listening address: `nvme+tcp://ADDR[:PORT]`, `nvme+rdma://ADDR[:PORT]` or
-//! `iscsi://ADDR[:PORT]`, optionally with `,announce=ADDR[:PORT]`.
+//! The text of a listening address: `nvme+tcp://ADDR[:PORT]`, `nvme+rdma://ADDR[:PORT]`,
+//! `iscsi://ADDR[:PORT]` or `iser://ADDR[:PORT]`, optionally with `,announce=ADDR[:PORT]`.
 //!
 //! This module looks up host names and interfaces. The target opens the sockets.
 
@@ -24,7 +24,7 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
             }
         };
         Failure::usage(format!(
-            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi:// or nvme+rdma:// alike"
+            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or nvme+rdma://, iscsi:// or iser:// alike"
         ))
     })
 }
@@ -58,7 +58,8 @@ fn parse(text: &str) -> Result<Listen, String> {
         Some(("nvme+tcp", rest)) => (Protocol::NvmeTcp, rest, fabrix_host::DEFAULT_PORT),
         Some(("nvme+rdma", rest)) => (Protocol::NvmeRdma, rest, fabrix_host::DEFAULT_PORT),
         Some(("iscsi", rest)) => (Protocol::Iscsi, rest, fabrix_host::iscsi::DEFAULT_PORT),
-        _ => return Err("not an nvme+tcp, nvme+rdma or iscsi address".to_owned()),
+        Some(("iser", rest)) => (Protocol::Iser, rest, fabrix_host::iscsi::DEFAULT_PORT),
+        _ => return Err("not an nvme+tcp, nvme+rdma, iscsi or iser address".to_owned()),
     };
     let (address, option) = rest.split_once(',').unwrap_or((rest, ""));
     let address = socket_address(address, port)?;
@@ -167,10 +168,11 @@ mod tests {
         check("nvme+rdma://10.8.0.1", "10.8.0.1:4420", None);
         check("iscsi://[::1]", "[::1]:3260", None);
         check("iscsi://::1", "[::1]:3260", None);
+        check("iser://10.8.0.1", "10.8.0.1:3260", None);
         check("nvme+tcp://[::]:4421", "[::]:4421", None);
         refuse(
             "tcp://127.0.0.1",
-            "not an nvme+tcp, nvme+rdma or iscsi address",
+            "not an nvme+tcp, nvme+rdma, iscsi or iser address",
         );
         refuse("nvme+tcp://127.0.0.1:x", "`x` is not a port");
         refuse("nvme+tcp://[::1]4420", "`4420` is not a port");

@@ -23,9 +23,9 @@ impl Served {
         portals.iter().find(is_for_disks).copied()
     }
 
-    /// First iSCSI address.
-    fn iscsi_portal(&self) -> Option<Portal> {
-        self.portals(Protocol::Iscsi).first().copied()
+    /// First address of one of the protocols of iSCSI.
+    fn iscsi_portal(&self, protocol: Protocol) -> Option<Portal> {
+        self.portals(protocol).first().copied()
     }
 
     /// All listening addresses of a protocol.
@@ -36,7 +36,7 @@ impl Served {
     }
 
     /// The URI by which peers reach a namespace: nvme+tcp:// if NVMe/TCP serves disks, else
-    /// iscsi://, else nvme+rdma://.
+    /// iscsi://, else nvme+rdma://, else iser://.
     fn uri(&self, nsid: u32) -> String {
         self.uri_at(nsid, announced)
     }
@@ -52,12 +52,15 @@ impl Served {
         if let Some(address) = over(Protocol::NvmeTcp) {
             return self.nvme_uri_at(nsid, "nvme+tcp", address);
         }
-        if let Some(portal) = self.iscsi_portal().map(address_of) {
-            return self.iscsi_uri_at(nsid, portal);
+        if let Some(portal) = self.iscsi_portal(Protocol::Iscsi).map(address_of) {
+            return self.iscsi_uri_at(nsid, "iscsi", portal);
         }
-        let address = over(Protocol::NvmeRdma);
-        address.map_or_else(String::new, |address| {
-            self.nvme_uri_at(nsid, "nvme+rdma", address)
+        if let Some(address) = over(Protocol::NvmeRdma) {
+            return self.nvme_uri_at(nsid, "nvme+rdma", address);
+        }
+        let portal = self.iscsi_portal(Protocol::Iser).map(address_of);
+        portal.map_or_else(String::new, |portal| {
+            self.iscsi_uri_at(nsid, "iser", portal)
         })
     }
 
@@ -77,13 +80,13 @@ impl Served {
 
     /// The iSCSI URI of a disk, in the form of libiscsi and QEMU. None without an iSCSI address.
     fn iscsi_uri(&self, nsid: u32) -> Option<String> {
-        let portal = self.iscsi_portal().map(announced);
-        portal.map(|portal| self.iscsi_uri_at(nsid, portal))
+        let portal = self.iscsi_portal(Protocol::Iscsi).map(announced);
+        portal.map(|portal| self.iscsi_uri_at(nsid, "iscsi", portal))
     }
 
-    fn iscsi_uri_at(&self, nsid: u32, portal: SocketAddr) -> String {
+    fn iscsi_uri_at(&self, nsid: u32, scheme: &str, portal: SocketAddr) -> String {
         let lun = lun_of_libiscsi(nsid.saturating_sub(1));
-        format!("iscsi://{portal}/{}/{lun}", self.iqn)
+        format!("{scheme}://{portal}/{}/{lun}", self.iqn)
     }
 
     /// The command of nvme-cli that connects over a transport (`tcp`, `rdma`).
@@ -109,12 +112,13 @@ impl Served {
     ///
     /// With CHAP the first command adds the target without discovery, which would need the secret
     /// in a file. USER and SECRET stand for those of `--chap`.
-    fn login_commands(&self, chap: bool) -> Option<Vec<String>> {
-        let portal = quoted(&self.iscsi_portal().map(announced)?.to_string());
-        let node = format!("iscsiadm -m node -T {} -p {portal}", self.iqn);
+    fn login_commands(&self, protocol: Protocol, chap: bool) -> Option<Vec<String>> {
+        let portal = quoted(&self.iscsi_portal(protocol).map(announced)?.to_string());
+        let interface = if protocol.is_rdma() { " -I iser" } else { "" };
+        let node = format!("iscsiadm -m node -T {} -p {portal}{interface}", self.iqn);
         let login = format!("{node} --login");
         if !chap {
-            let discovery = format!("iscsiadm -m discovery -t sendtargets -p {portal}");
+            let discovery = format!("iscsiadm -m discovery -t sendtargets -p {portal}{interface}");
             return Some(vec![discovery, login]);
         }
         let auth = [
@@ -156,8 +160,10 @@ impl Served {
         }
         let commands = self.connect_commands();
         let commands = commands.into_iter().flatten();
-        let login = self.login_commands(state.allowed.uses_chap());
-        for command in commands.chain(login.into_iter().flatten()) {
+        let chap = state.allowed.uses_chap();
+        let logins = [Protocol::Iscsi, Protocol::Iser];
+        let logins = logins.map(|protocol| self.login_commands(protocol, chap));
+        for command in commands.chain(logins.into_iter().flatten().flatten()) {
             out += &format!("  {command}\n");
         }
         out
@@ -175,15 +181,18 @@ impl Served {
             portals.iter().map(listen_text).collect()
         };
         let [over_tcp, over_rdma] = self.connect_commands();
+        let chap = state.allowed.uses_chap();
         json!({
             "schema": 1,
             "nqn": self.nqn,
             "iqn": self.iqn,
             "portals": texts(Protocol::Iscsi),
-            "iscsiadm": self.login_commands(state.allowed.uses_chap()),
+            "iscsiadm": self.login_commands(Protocol::Iscsi, chap),
+            "portals_rdma": texts(Protocol::Iser),
+            "iscsiadm_rdma": self.login_commands(Protocol::Iser, chap),
             "listen": texts(Protocol::NvmeTcp),
             "allow": state.allowed.words(),
-            "chap": state.allowed.uses_chap(),
+            "chap": chap,
             "listen_rdma": texts(Protocol::NvmeRdma),
             "nvme_connect": over_tcp,
             "nvme_connect_rdma": over_rdma,

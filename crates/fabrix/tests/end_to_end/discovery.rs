@@ -270,7 +270,7 @@ fn an_address_that_is_listened_on_already_is_named() {
     refused([four, four], "0.0.0.0:26042 is listened on twice");
     refused(
         [four, "iscsi://0.0.0.0:26042"],
-        "cannot be for NVMe/TCP and for iSCSI",
+        "cannot be for NVMe and for iSCSI",
     );
     let loopback = "iscsi://127.0.0.1:26042";
     refused(

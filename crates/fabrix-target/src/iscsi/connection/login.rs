@@ -13,6 +13,7 @@ use fabrix_proto::portal::{Portal, canonical};
 use fabrix_rt::Shard;
 
 use super::{Connection, Iscsi};
+use crate::Notice;
 use crate::connection::Protocol as _;
 use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::session::Session;
@@ -21,7 +22,6 @@ use crate::iscsi::targets::IscsiTarget;
 use crate::iscsi::units::PORTAL_GROUP_TAG;
 use crate::lifecycle::{PROTOCOL_TIMER, Stage};
 use crate::registry::{ConnectionAddress, ConnectionOrder};
-use crate::{Notice, Protocol};
 
 impl<C: SessionCarrier> Connection<C, Iscsi> {
     /// Answers a login that names its initiator.
@@ -133,7 +133,7 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
     }
 
     /// Answers SendTargets: the targets that the session may see, each at all addresses where it
-    /// can be reached. The address of this connection comes first.
+    /// can be reached over the protocol of this connection. The address of this connection comes first.
     pub(super) fn name_targets(&mut self, scope: &Scope) {
         let catalog = self.local.served();
         let leading = self.stream.endpoint().leading();
@@ -150,7 +150,7 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         let here = self.accepted.address;
         let told =
             |portal: Portal| here.map_or(Some(portal.address), |here| portal.seen_from(here));
-        let portals = catalog.portals(Protocol::Iscsi).into_iter();
+        let portals = catalog.portals(self.protocol.over).into_iter();
         let mut portals: Vec<SocketAddr> = portals.filter_map(told).collect();
         let asked_at = here.map(canonical).map(|here| (here.ip(), here.port()));
         portals.sort_by_key(|portal| Some((portal.ip(), portal.port())) != asked_at);

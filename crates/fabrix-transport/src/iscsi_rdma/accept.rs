@@ -57,6 +57,7 @@ fn sizes(slots: u16) -> QueueSizes {
         receives: u32::from(slots) + OTHER_REQUESTS,
         receive_bytes: MESSAGE_BYTES_MAX as u32,
         message_bytes: REPLY_BYTES_MAX as u32,
+        windows: 0,
     }
 }
 

@@ -79,7 +79,7 @@ impl<P: Pair> IserQueue<P> {
                 Done::Received { slot, bytes, .. } => self.received.push_back((slot, bytes)),
                 Done::Ended { token, memory, .. } => self.ended(token, memory),
                 Done::Failed(failure) if failure.is_flush() => return Err(Ended::Closed),
-                Done::Failed(failure) => return Err(Ended::Rdma(failure.to_string())),
+                Done::Failed(failure) => return Err(Ended::rdma(&failure)),
             }
         }
         self.wire.begin_waiting();
@@ -216,7 +216,7 @@ impl<P: Pair> Connection for IserQueue<P> {
         self.release_current();
         self.wire.check()?;
         let flushed = self.try_flush(shard);
-        flushed.map_err(|error| Ended::Rdma(error.to_string()))
+        flushed.map_err(|error| Ended::rdma(&error))
     }
 
     fn receive_into(&mut self, slot: Slot, mut incoming: Incoming) {

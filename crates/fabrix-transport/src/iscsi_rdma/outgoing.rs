@@ -86,7 +86,7 @@ impl<P: Pair> Wire<P> {
         match self.failure {
             None if self.pair.is_none() => Err(Ended::Closed),
             None => Ok(()),
-            Some(why) => Err(Ended::Rdma(why.to_owned())),
+            Some(why) => Err(Ended::rdma(&why)),
         }
     }
 

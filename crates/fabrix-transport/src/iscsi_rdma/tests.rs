@@ -409,7 +409,7 @@ fn a_wrong_key_ends_the_connection_with_its_reason_and_frees_all_memory() {
     stage.queue.flush(&mut stage.shard).expect("in memory");
     assert!(stage.queue.wire.pair.as_ref().expect("open").step());
     match stage.hear() {
-        Err(Ended::Rdma(why)) => assert!(why.contains("remote access"), "{why}"),
+        Err(Ended::Rdma(failure)) => assert!(failure.why.contains("remote access"), "{failure:?}"),
         other => panic!("the connection goes on: {other:?}"),
     }
     stage.queue.close();

@@ -22,7 +22,7 @@ use zerocopy::FromBytes;
 use self::framing::{IserFraming, Messages};
 use self::message::{Message, Tags};
 use super::framing::{Endpoint, Fault, Piece, Received, SEGMENT_BYTES_MAX, Segment};
-use super::keys::{Permission, Wishes};
+use super::keys::{Permission, SEGMENT_BYTES_DEFAULT, Wishes};
 use super::pdu::{BHS_BYTES, COMMAND_READ, COMMAND_WRITE, Opcode, ScsiCommand};
 use crate::{Breach, Violation};
 
@@ -36,9 +36,9 @@ pub const MESSAGE_BYTES_MAX: usize = HEADERS_BYTES + SEGMENT_BYTES_MAX;
 
 /// Maximum length in bytes of the data segment of a PDU to the initiator. Longer texts go in
 /// pieces. So the memory for messages is small.
-pub const REPLY_SEGMENT_BYTES: usize = 1024;
+pub const REPLY_SEGMENT_BYTES: u32 = 1024;
 /// Maximum length of a message to the initiator, in bytes.
-pub const REPLY_BYTES_MAX: usize = HEADERS_BYTES + REPLY_SEGMENT_BYTES;
+pub const REPLY_BYTES_MAX: usize = HEADERS_BYTES + REPLY_SEGMENT_BYTES as usize;
 
 /// Values that a target proposes on a connection over RDMA. All data that does not fit into the
 /// message of its command is read from the initiator.
@@ -49,8 +49,8 @@ pub fn wishes() -> Wishes {
         header_digest: Permission::Refused,
         data_digest: Permission::Refused,
         initial_r2t: true,
-        segment_bytes: SEGMENT_BYTES_MAX as u32,
-        initiator_segment_bytes: REPLY_SEGMENT_BYTES as u32,
+        segment_bytes: SEGMENT_BYTES_DEFAULT,
+        initiator_segment_bytes: REPLY_SEGMENT_BYTES,
         ..Wishes::default()
     }
 }

@@ -44,8 +44,8 @@ impl<C: SessionCarrier> CommandContext<'_, C> {
         has_room
     }
 
-    /// Lent pages as they are sent: a copy, where the connection sends from buffers only. None: there is no memory for the
-    /// copy.
+    /// Lent pages as they are sent: a copy, where the connection sends from buffers only. None:
+    /// there is no memory for the copy.
     pub(super) fn sendable(&mut self, lent: Lent) -> Option<Outgoing> {
         if !self.stream.needs_buffers() {
             return Some(Outgoing::Lent(lent));

@@ -51,6 +51,10 @@ impl IserQueue<Member> {
 }
 
 /// Sizes of a queue pair for so many commands. What finds no room waits.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "messages have a few kilobytes"
+)]
 fn sizes(slots: u16) -> QueueSizes {
     QueueSizes {
         sends: u32::from(slots) * REQUESTS_PER_SLOT,

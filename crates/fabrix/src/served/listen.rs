@@ -24,7 +24,7 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
             }
         };
         Failure::usage(format!(
-            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or nvme+rdma://, iscsi:// or iser:// alike"
+            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0 (nvme+rdma, iscsi, iser alike)"
         ))
     })
 }

@@ -133,7 +133,8 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
     }
 
     /// Answers SendTargets: the targets that the session may see, each at all addresses where it
-    /// can be reached over the protocol of this connection. The address of this connection comes first.
+    /// can be reached over the protocol of this connection. The address of this connection comes
+    /// first.
     pub(super) fn name_targets(&mut self, scope: &Scope) {
         let catalog = self.local.served();
         let leading = self.stream.endpoint().leading();

@@ -481,3 +481,36 @@ ping_serve_at() {
 ping_served() {
     wait $server || fail "the server ended with $?: $(cat /tmp/ping.out)"
 }
+
+# counted DISK TARGET: instructions of an I/O of fio for each kind of load, in the files TARGET.KIND. The disk has 16 MiB.
+# Tools: fio.
+counted() {
+    # A disk may answer without its memory where nobody has written.
+    dd if=/dev/urandom of="$1" bs=1M count=16 oflag=direct 2>/dev/null
+    for kind in read-4k-1 read-4k-16 write-4k-1 write-4k-16 read-128k-1 write-128k-1; do
+        depth=${kind##*-} rest=${kind%-*}
+        direction=${rest%-*} block=${rest#*-}
+        case $block in
+        4k) ios=3000 ;;
+        *) ios=100 ;; # the disk has 128 such blocks, and fio ends after the last
+        esac
+        fio --name=counted --filename="$1" --direct=1 --ioengine=libaio --iodepth="$depth" --bs="$block" \
+            --rw=rand"$direction" --size=16M --number_ios=$ios --randrepeat=1 --output-format=terse --terse-version=3 \
+            >fio.out || fail "fio: $(cat fio.out)"
+        # Milliseconds of the reads or of the writes. A millisecond is a million instructions.
+        case $direction in
+        read) ms=$(cut -d ';' -f 9 fio.out) ;;
+        write) ms=$(cut -d ';' -f 50 fio.out) ;;
+        esac
+        echo $((ms * 1000 / ios)) >"$2.$kind"
+    done
+}
+
+# counts: compares what counted has left of the targets `kernel` and `ours`.
+counts() {
+    for file in kernel.*; do
+        kind=${file#kernel.}
+        kernel=$(cat "$file") ours=$(cat ours."$kind")
+        echo "$kind: thousand instructions: kernel $kernel, ours $ours, ratio $((ours * 100 / kernel)) %"
+    done
+}

@@ -4,9 +4,17 @@ use crate::process::{cargo, run, target_folder};
 use std::path::PathBuf;
 
 /// The packages with a program or an example that some step starts.
-const PACKAGES: [&str; 4] = ["fabrix", "fabrix-sim", "fabrix-bench", "sys-rdma"];
+const PACKAGES: [&str; 5] = [
+    "fabrix",
+    "fabrix-sim",
+    "fabrix-bench",
+    "fabrix-transport",
+    "sys-rdma",
+];
+/// Examples that guests have.
+const EXAMPLES: [&str; 3] = ["ledger", "rdma-ping", "rdma-say"];
 
-/// Builds `fabrix`, `fabrix-sim` and the examples `ledger` and `rdma-ping` without optimizing them
+/// Builds `fabrix`, `fabrix-sim` and the examples without optimizing them
 /// fully; gives the folder in which they are.
 ///
 /// In one command, and with an example: cargo chooses the features of a dependency for all packages
@@ -19,7 +27,9 @@ const PACKAGES: [&str; 4] = ["fabrix", "fabrix-sim", "fabrix-bench", "sys-rdma"]
 pub(crate) fn build() -> Result<PathBuf, String> {
     let mut build = cargo();
     build.args(["build", "--quiet", "--bins"]);
-    build.args(["--example", "ledger", "--example", "rdma-ping"]);
+    for example in EXAMPLES {
+        build.args(["--example", example]);
+    }
     for package in PACKAGES {
         build.args(["--package", package]);
     }

@@ -1,7 +1,6 @@
 # Linux keeps a discovery controller: it is told when the log changes, and a host that may connect no more has to go.
 # modules: nvme-tcp
 # tools: nvme
-# run: core
 # log: nvme nvme[0-9]+: (starting error recovery|Reconnecting|failed|queue|Connect|Failed|I/O|rw|reading)
 export FABRIX_API=unix:/run/fabrix.sock
 serve ram:16M --api $FABRIX_API

@@ -1,7 +1,6 @@
 # Every page that nvme-cli can ask for arrives and says what we are; features are read and set; the registers are right.
 # modules: nvme-tcp
 # tools: nvme
-# run: core
 serve ram:16M "raid0:chunk=64k,(ram:8M,ram:8M)"
 connect
 c=/dev/$ctrl d=$(disk_of 1)

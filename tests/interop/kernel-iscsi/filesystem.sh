@@ -1,7 +1,6 @@
 # ext4 lives on our disk over iSCSI: made, mounted, used, checked; trimming gives the file's space back.
 # modules: iscsi_tcp sd_mod crc32c_generic ext4 brd,rd_nr=1,rd_size=131072
 # tools: iscsid iscsiadm mkfs.ext4 fsck.ext4 mount fstrim blkdiscard cmp
-# run: core
 # seconds: 180
 # log: Power-on or device reset occurred
 mkdir /mnt/below /mnt/ours

@@ -2,7 +2,6 @@
 # changes, who is on it no more has to go; listed again, it comes back by itself.
 # modules: iscsi_tcp sd_mod crc32c_generic
 # tools: iscsid iscsiadm
-# run: core
 # log: Power-on or device reset occurred|connection[0-9]+:0: detected conn error
 # log: session[0-9]+: session recovery timed out
 # What iscsiadm ends with when the target says that an initiator may not log in.

@@ -3,7 +3,6 @@
 # modules: iscsi_tcp sd_mod sg crc32c_generic
 # tools: iscsid iscsiadm cmp sg_inq sg_vpd sg_opcodes sg_luns sg_readcap sg_modes sg_rtpg sg_turs sg_sync sg_unmap
 # tools: sg_get_lba_status sg_write_same sg_compare_and_write sg_verify sg_xcopy sgp_dd sg_persist
-# run: core
 # log: Power-on or device reset occurred|reservation conflict
 # What they end with.
 MISCOMPARE=14

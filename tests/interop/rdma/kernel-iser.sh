@@ -3,6 +3,7 @@
 # same address and port. libiscsi's tools over iser://.
 # modules: rdma_rxe crc32_generic crc32c_generic rdma_ucm dummy ib_iser iscsi_tcp sd_mod
 # tools: ip rdma iscsid iscsiadm fio cmp iscsi-inq iscsi-perf libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
+# run: core
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown

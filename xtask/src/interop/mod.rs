@@ -26,6 +26,13 @@ use std::path::{Path, PathBuf};
 const SCRIPTS: &str = "tests/interop";
 /// Guests at a time: each has two processors, and spends much of its time in start and waiting.
 const AT_ONCE: usize = 2;
+/// Our programs that a guest has, below the folder where they are built.
+const PROGRAMS: [&str; 4] = [
+    "fabrix",
+    "examples/ledger",
+    "examples/rdma-ping",
+    "examples/rdma-say",
+];
 
 /// What the command line asked for; nothing: what `cargo xtask test` runs.
 #[derive(clap::Parser, Default)]
@@ -212,8 +219,7 @@ impl Bench {
 /// Our programs without what only a debugger reads: a guest unpacks them into its memory.
 fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let built = programs::build()?;
-    let built =
-        ["fabrix", "examples/ledger", "examples/rdma-ping"].map(|program| built.join(program));
+    let built = PROGRAMS.map(|program| built.join(program));
     let strip = |built: PathBuf| {
         let stripped = folder.join(built.file_name().expect("a program has a name"));
         run_program(command("strip").arg("-o").arg(&stripped).arg(&built))?;

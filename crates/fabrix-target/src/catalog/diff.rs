@@ -130,3 +130,25 @@ fn check_exports(noun: &str, old: &[Export], new: &[Export]) -> Result<(), Strin
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_of_another_protocol_at_the_same_address_stays() {
+        let at = std::net::SocketAddr::from(([192, 0, 2, 1], 4420));
+        let [tcp, rdma] = [Listen::nvme_tcp(at), Listen::nvme_rdma(at)];
+        let listens = |listen: &[Listen]| Catalog {
+            listen: listen.to_vec(),
+            ..Catalog::default()
+        };
+        let (both, one) = (listens(&[tcp, rdma]), listens(&[tcp]));
+        let less = diff(&both, &one);
+        assert_eq!(less.listeners.removed, [&rdma]);
+        assert!(less.listeners.added.is_empty() && less.listeners.changed.is_empty());
+        let more = diff(&one, &both);
+        assert_eq!(more.listeners.added, [&rdma]);
+        assert!(more.listeners.removed.is_empty() && more.listeners.changed.is_empty());
+    }
+}

@@ -7,7 +7,7 @@
 # clock: instructions
 # log: speed is unknown
 # log: rxe0: .*non-flush error
-# log: Unable to load target_core|isert: .*
+# log: Unable to (load target_core|request_module)|isert: |MODE SENSE: unimplemented page|Power-on or device reset occurred
 rdma_up
 
 # The kernel's target, with its disk of 16 MiB in memory.

@@ -58,6 +58,7 @@ impl Rig {
             auth: None,
             header_digest: digests,
             data_digest: digests,
+            rdma: false,
         };
         Self {
             machine: Tcp::new(Initiator::new(SLOTS, login), checksum),

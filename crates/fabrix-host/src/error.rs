@@ -159,7 +159,7 @@ impl From<LoginFailure> for ConnectError {
             LoginFailure::Refused(_) | LoginFailure::Moved { .. } | LoginFailure::NotProved(_) => {
                 ConnectErrorKind::Refused
             }
-            LoginFailure::NoDigest(_) => ConnectErrorKind::Unsupported,
+            LoginFailure::NoDigest(_) | LoginFailure::NoRdma => ConnectErrorKind::Unsupported,
             LoginFailure::Broken(_) => ConnectErrorKind::Protocol,
         };
         Self::new(kind, failure.to_string())

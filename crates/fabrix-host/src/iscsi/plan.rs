@@ -118,6 +118,7 @@ impl Plan {
             auth,
             header_digest: self.options.header_digest,
             data_digest: self.options.data_digest,
+            rdma: false,
         })
     }
 }

@@ -205,6 +205,13 @@ impl Initiator {
         targets::read(self.text.bytes())
     }
 
+    /// Sets the sense data again that a task had when it was answered: the owner learns of its end
+    /// later.
+    pub(super) fn restore_sense(&mut self, sense: &[u8]) {
+        self.sense_bytes = sense.len().min(SENSE_BYTES_MAX);
+        self.sense[..self.sense_bytes].copy_from_slice(&sense[..self.sense_bytes]);
+    }
+
     /// Number of slots with unanswered tasks.
     #[must_use]
     pub fn slots_in_use(&self) -> usize {

@@ -1,18 +1,19 @@
-//! PDUs as messages of an RDMA connection (iSER), on the target's side.
+//! PDUs as messages of an RDMA connection (iSER).
 //!
 //! Each message is one PDU behind a header of 28 bytes. The header of a command names memory of the
 //! initiator by tags: the target reads a write's data from it (RDMA READ) and writes a read's data
 //! to it (RDMA WRITE). So there are no R2T, Data-In and solicited Data-Out PDUs. Digests do not
 //! exist, because the RDMA connection has its own.
 //!
-//! [`Iser`] is the machine of a connection. [`message`] has the header, [`connect`] the private
-//! data of the connection manager, and [`framing`] sends the endpoint's PDUs. Queue pairs and
-//! buffers are outside.
+//! [`Iser`] is the machine of a connection on the target's side, and [`framing`] sends its PDUs.
+//! [`initiator`] is the other side. [`message`] has the header, [`connect`] the private data of the
+//! connection manager. Queue pairs and buffers are outside.
 //!
 //! Source: RFC 7145, "iSCSI Extensions for Remote Direct Memory Access (RDMA) Specification".
 
 pub mod connect;
 pub mod framing;
+pub mod initiator;
 pub mod message;
 
 use alloc::boxed::Box;
@@ -55,7 +56,7 @@ pub fn wishes() -> Wishes {
     }
 }
 
-/// One side of a connection over RDMA.
+/// The target's side of a connection over RDMA.
 pub struct Iser<E> {
     endpoint: E,
     tags: TaskTags,

@@ -32,6 +32,7 @@ pub(crate) fn config() -> LoginConfig {
         auth: None,
         header_digest: false,
         data_digest: false,
+        rdma: false,
     }
 }
 

@@ -11,6 +11,7 @@ mod hostile;
 mod hostile_login;
 mod initiator;
 mod iser;
+mod iser_initiator;
 mod login;
 mod login_wrong;
 mod messages;

@@ -71,6 +71,7 @@ impl Peer for IscsiPeer {
             auth: None,
             header_digest: false,
             data_digest: false,
+            rdma: false,
         };
         let machine = || {
             let initiator = Initiator::new(SLOTS, login);

@@ -40,6 +40,9 @@ pub struct LoginConfig {
     pub header_digest: bool,
     /// Whether to request data digests. A target that insists on them gets them anyway.
     pub data_digest: bool,
+    /// Whether the connection is one over RDMA. The session then needs RDMAExtensions and has no
+    /// digests.
+    pub rdma: bool,
 }
 
 /// Reason for a failed login.
@@ -58,6 +61,8 @@ pub enum LoginFailure {
     NotProved(AuthError),
     /// The target does not use a requested digest.
     NoDigest(Key),
+    /// The target does not agree to RDMAExtensions, without which no data moves over RDMA.
+    NoRdma,
     /// The target breaks the rules of the login.
     Broken(&'static str),
 }
@@ -91,6 +96,10 @@ impl fmt::Display for LoginFailure {
                 "the target does not use {}, which was asked for: allow it there, or connect without it",
                 key.name()
             ),
+            Self::NoRdma => f.write_str(
+                "the target does not agree to RDMAExtensions, without which iSER moves no data: \
+                 allow iSER there, or connect over TCP",
+            ),
             Self::Broken(sentence) => {
                 write!(f, "the target breaks the rules of a login: {sentence}")
             }
@@ -102,13 +111,13 @@ impl fmt::Display for LoginFailure {
 fn reason(status: LoginStatus) -> &'static str {
     match status {
         LoginStatus::AUTHENTICATION_FAILURE => {
-            "authentication failed; check the user and the secret, iscsi://USER%SECRET@HOST"
+            "authentication failed; check the user and the secret, USER%SECRET@HOST in the address"
         }
         LoginStatus::FORBIDDEN => {
             "this initiator may not use it; allow this initiator's name there"
         }
         LoginStatus::NOT_FOUND | LoginStatus::REMOVED => {
-            "there is no target of this name; `fabrix discover iscsi://HOST` lists those there are"
+            "there is no target of this name; `fabrix discover` lists those there are"
         }
         LoginStatus::UNSUPPORTED_VERSION => "it speaks no version of iSCSI that we speak",
         LoginStatus::TOO_MANY_CONNECTIONS => "it has too many connections",
@@ -189,6 +198,7 @@ impl Login {
             header_digest: config.header_digest,
             data_digest: config.data_digest,
             discovery: config.target.is_none(),
+            rdma: config.rdma,
         };
         Self {
             config,

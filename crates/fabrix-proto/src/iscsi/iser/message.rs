@@ -33,6 +33,12 @@ pub struct RemoteMemory {
     pub address: u64,
 }
 
+impl RemoteMemory {
+    fn fields(self) -> (U32, U64) {
+        (U32::new(self.key), U64::new(self.address))
+    }
+}
+
 /// What the message of a command says about its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tags {
@@ -63,6 +69,21 @@ impl IserHeader {
     pub fn new() -> Self {
         let mut header = Self::new_zeroed();
         header.flags = CONTROL;
+        header
+    }
+
+    /// The header of a command with these tags.
+    #[must_use]
+    pub fn with_tags(tags: &Tags) -> Self {
+        let mut header = Self::new();
+        if let Some(memory) = tags.write {
+            header.flags |= WRITE_VALID;
+            (header.write_stag, header.write_base) = memory.fields();
+        }
+        if let Some(memory) = tags.read {
+            header.flags |= READ_VALID;
+            (header.read_stag, header.read_base) = memory.fields();
+        }
         header
     }
 
@@ -207,6 +228,22 @@ mod tests {
                 .map(drop)
                 .expect_err("no PDU");
             assert_eq!(violation.breach(), Breach::Unsupported);
+        }
+    }
+
+    #[test]
+    fn the_header_of_a_command_has_the_tags_that_it_needs() {
+        let memory = |key, address| Some(RemoteMemory { key, address });
+        let (write, read) = (memory(0x0102_0304, 0x0001_0008), memory(9, u64::MAX));
+        for (write, read) in [(write, None), (None, read), (write, read), (None, None)] {
+            let tags = Tags {
+                write,
+                read,
+                immediate: 0,
+            };
+            let header = IserHeader::with_tags(&tags);
+            assert_eq!(header.flags & TYPE, CONTROL);
+            assert_eq!(header.tags(0), tags);
         }
     }
 

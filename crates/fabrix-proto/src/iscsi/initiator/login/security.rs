@@ -63,7 +63,7 @@ fn method(
             Ok(Security::Done)
         }
         (Some("CHAP"), None) => Err(LoginFailure::Broken(
-            "it wants CHAP; give a user and a secret, iscsi://USER%SECRET@HOST",
+            "it wants CHAP; give a user and a secret, USER%SECRET@HOST in the address",
         )),
         _ => Err(LoginFailure::Broken("a method that was not offered")),
     }

@@ -7,6 +7,7 @@
 mod connection;
 mod inbox;
 mod iscsi_rdma;
+mod iscsi_rdma_initiator;
 mod iscsi_tcp;
 mod nvme_rdma;
 mod nvme_rdma_host;
@@ -19,6 +20,7 @@ mod stream;
 
 pub use connection::Connection;
 pub use iscsi_rdma::IserQueue;
+pub use iscsi_rdma_initiator::{ConnectingIser, IserInitiatorQueue};
 pub use nvme_rdma::RdmaQueue;
 pub use nvme_rdma_host::{ConnectingRdma, RdmaHostQueue};
 pub use outbox::Out;

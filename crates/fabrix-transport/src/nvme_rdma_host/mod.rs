@@ -22,8 +22,8 @@ use zerocopy::IntoBytes;
 
 pub use self::connect::ConnectingRdma;
 use crate::connection::Connection;
-use crate::rdma::{HostPair, RDMA_READY};
-use crate::slot::{Incoming, Outgoing, Payload};
+use crate::rdma::{Exposed, HostPair, RDMA_READY, UNREGISTERED};
+use crate::slot::{Incoming, Outgoing};
 use crate::stream::Ended;
 
 /// The host's end of one queue.
@@ -31,21 +31,13 @@ pub struct RdmaHostQueue<P> {
     /// None: the connection is closed.
     pair: Option<P>,
     machine: Host,
-    slots: Vec<SlotState>,
+    slots: Vec<Exposed>,
     /// The owner knows that commands may be submitted.
     is_announced: bool,
     /// Why the connection cannot go on. Told with the next flush.
     failure: Option<String>,
     /// Everything that arrives is dropped.
     discard: bool,
-}
-
-/// What a slot has.
-#[derive(Default)]
-struct SlotState {
-    payload: Payload,
-    /// First byte of the data that the controller writes into the slot's buffer.
-    start: usize,
 }
 
 impl<P: HostPair> RdmaHostQueue<P> {
@@ -56,7 +48,7 @@ impl<P: HostPair> RdmaHostQueue<P> {
         Self {
             pair: Some(pair),
             machine: Host::new(slots),
-            slots: (0..slots).map(|_| SlotState::default()).collect(),
+            slots: (0..slots).map(|_| Exposed::default()).collect(),
             is_announced: false,
             failure: None,
             discard: false,
@@ -71,15 +63,15 @@ impl<P: HostPair> RdmaHostQueue<P> {
         let begun = match carriage {
             Carriage::None => self.send(slot, entry, (carriage, None), None),
             Carriage::InCapsule { bytes } => {
-                let data = self.outgoing(slot, bytes)?;
+                let data = self.slot(slot).outgoing(0, bytes)?;
                 self.send(slot, entry, (carriage, None), Some(data))
             }
             Carriage::Read { bytes } => {
-                let data = self.outgoing(slot, bytes)?;
+                let data = self.slot(slot).outgoing(0, bytes)?;
                 self.send_with_window(slot, entry, (carriage, Access::Read), data)
             }
             Carriage::Write { bytes } => {
-                let data = self.incoming(slot, bytes)?;
+                let data = self.slot(slot).incoming(bytes)?;
                 self.send_with_window(slot, entry, (carriage, Access::Write), data)
             }
         };
@@ -124,33 +116,8 @@ impl<P: HostPair> RdmaHostQueue<P> {
         self.send(slot, entry, (carriage, Some(window)), None)
     }
 
-    /// The data of a write. The slot keeps its buffer, too.
-    fn outgoing(&self, slot: Slot, bytes: u32) -> Option<Data> {
-        let payload = &self.slots[usize::from(slot.0)].payload;
-        let Some(Outgoing::Buf(buf, start)) = &payload.outgoing else {
-            return None;
-        };
-        Some(Data {
-            memory: Memory::Buf(buf.clone()),
-            start: *start,
-            bytes,
-        })
-    }
-
-    /// The place for the data of a read, out of its slot: the window owns it.
-    fn incoming(&mut self, slot: Slot, bytes: u32) -> Option<Data> {
-        let state = &mut self.slots[usize::from(slot.0)];
-        let (buf, start) = match std::mem::take(&mut state.payload.incoming) {
-            Incoming::Buf(buf, start) => (buf, start),
-            Incoming::Awaited(buf, _) => (buf, 0),
-            Incoming::InPlace => return None,
-        };
-        state.start = start;
-        Some(Data {
-            memory: Memory::Buf(buf),
-            start,
-            bytes,
-        })
+    fn slot(&mut self, slot: Slot) -> &mut Exposed {
+        &mut self.slots[usize::from(slot.0)]
     }
 
     /// A command was not begun. Its slot has its buffer again.
@@ -158,17 +125,7 @@ impl<P: HostPair> RdmaHostQueue<P> {
         if unsent.why == Why::Unregistered {
             self.failure = Some(UNREGISTERED.to_owned());
         }
-        self.give_back(slot, unsent.memory);
-    }
-
-    /// Memory that the controller no longer reaches goes back to its slot. A write has kept it.
-    fn give_back(&mut self, slot: Slot, memory: Option<Memory>) {
-        let state = &mut self.slots[usize::from(slot.0)];
-        if let Some(Memory::Buf(buf)) = memory
-            && state.payload.outgoing.is_none()
-        {
-            state.payload.incoming = Incoming::Buf(buf, state.start);
-        }
+        self.slot(slot).give_back(unsent.memory);
     }
 
     /// What one news of the queue pair means.
@@ -229,7 +186,7 @@ impl<P: HostPair> RdmaHostQueue<P> {
     }
 
     fn closed(&mut self, slot: Slot, memory: Option<Memory>) -> Option<HostEvent> {
-        self.give_back(slot, memory);
+        self.slot(slot).give_back(memory);
         self.machine.closed(slot)
     }
 }
@@ -274,19 +231,19 @@ impl<P: HostPair> Connection for RdmaHostQueue<P> {
     }
 
     fn receive_into(&mut self, slot: Slot, incoming: Incoming) {
-        self.slots[usize::from(slot.0)].payload.incoming = incoming;
+        self.slot(slot).payload.incoming = incoming;
     }
 
     fn take_incoming(&mut self, slot: Slot) -> Incoming {
-        std::mem::take(&mut self.slots[usize::from(slot.0)].payload.incoming)
+        std::mem::take(&mut self.slot(slot).payload.incoming)
     }
 
     fn send_from(&mut self, slot: Slot, outgoing: Outgoing) {
-        self.slots[usize::from(slot.0)].payload.outgoing = Some(outgoing);
+        self.slot(slot).payload.outgoing = Some(outgoing);
     }
 
     fn release(&mut self, slot: Slot) -> Option<Buf> {
-        std::mem::take(&mut self.slots[usize::from(slot.0)].payload).into_buf()
+        std::mem::take(&mut self.slot(slot).payload).into_buf()
     }
 
     /// No response has data.
@@ -327,7 +284,7 @@ impl<P: HostPair> Connection for RdmaHostQueue<P> {
         };
         for (window, memory) in pair.into_memory() {
             let slot = Slot(u16::try_from(window).expect("a window for each slot"));
-            self.give_back(slot, Some(memory));
+            self.slot(slot).give_back(Some(memory));
         }
     }
 }
@@ -373,5 +330,3 @@ fn slot_of(token: u64) -> Slot {
 /// Requests of a command: a window is opened, the message leaves, and the window is closed where
 /// the controller does not do it. A slot has no other command before all have ended.
 pub(crate) const REQUESTS_OF_A_COMMAND: u32 = 3;
-const UNREGISTERED: &str = "a buffer is not registered with the RDMA device: the limit of locked memory is \
-                            reached; raise it, with ulimit -l or LimitMEMLOCK=";

@@ -303,6 +303,7 @@ impl Inner {
                 }
             }
             EventKind::Disconnected | EventKind::Failed(_) | EventKind::AddressChanged => {
+                self.take_completions(shard, event.key);
                 self.tell(shard, event.key, RDMA_LOST);
             }
             EventKind::DeviceRemoved => self.device_removed(shard, event.key),
@@ -310,6 +311,19 @@ impl Inner {
             | EventKind::RouteResolved
             | EventKind::Established(_)
             | EventKind::Other(_) => {}
+        }
+    }
+
+    /// Tells what has come before the peer has ended a connection: the last message of the peer has
+    /// the reason.
+    fn take_completions(&mut self, shard: &mut Shard, key: usize) {
+        let Some(Owner::Connection { completions, .. }) = self.owners.get(&key) else {
+            return;
+        };
+        let completions = Rc::clone(completions);
+        // A failure is told by the task of the completion queue.
+        while let Ok(Some(ready)) = completions.next_ready() {
+            self.ready(shard, ready);
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod adapter;
 mod connecting;
+mod exposed;
 mod hub;
 mod listener;
 mod member;
@@ -19,6 +20,7 @@ pub mod simulated;
 mod waiting;
 
 pub use connecting::{Connecting, NotConnected};
+pub(crate) use exposed::{Exposed, UNREGISTERED};
 pub use hub::{Hub, RDMA_LOST, RDMA_READY};
 pub use listener::RdmaListener;
 pub use member::Member;

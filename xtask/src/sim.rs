@@ -218,7 +218,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// The worlds of `crates/fabrix-sim/src/worlds.rs`.
-const WORLDS: [&str; 11] = [
+const WORLDS: [&str; 12] = [
     "all",
     "nvme",
     "iscsi",
@@ -230,6 +230,7 @@ const WORLDS: [&str; 11] = [
     "admin",
     "long",
     "reexport",
+    "rdma",
 ];
 /// Seeds in all.
 const SEEDS: u64 = 1 << 62;

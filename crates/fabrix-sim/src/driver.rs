@@ -3,9 +3,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use fabrix_rt::driver::{Completed, Driver, Submission, Until};
-use fabrix_rt::{Completion, Listener, Loan, Nanos, Op, Socket, TaskId, errno};
+use fabrix_rt::{Completion, Listener, Loan, Nanos, Op, Poller, Socket, TaskId, Token, errno};
 
 use crate::files::{FileOperation, Files};
 use crate::net::{EndId, Net, State, StreamSocket, Tried};
@@ -16,6 +17,7 @@ pub(crate) struct SimDriver {
     files: Files,
     shard: usize,
     waiting: Vec<Waiting>,
+    pollers: Vec<(Token, Rc<dyn Poller>)>,
 }
 
 /// An operation in progress.
@@ -35,6 +37,7 @@ impl SimDriver {
             files: files.clone(),
             shard,
             waiting: Vec::new(),
+            pollers: Vec::new(),
         }
     }
 
@@ -144,6 +147,10 @@ impl Driver for SimDriver {
             let loan = loan.unwrap_or_else(|| op.into_loan());
             endings.push((token, Completion { result, loan }));
         }
+        for (token, _) in self.pollers.iter().filter(|(_, poller)| poller.is_ready()) {
+            let (result, loan) = (0, Loan::None);
+            endings.push((*token, Completion { result, loan }));
+        }
         now
     }
 
@@ -159,7 +166,13 @@ impl Driver for SimDriver {
         self.net.listen(self.shard, address).map(Listener::from)
     }
 
+    fn add_poller(&mut self, token: Token, poller: Rc<dyn Poller>) -> io::Result<()> {
+        self.pollers.push((token, poller));
+        Ok(())
+    }
+
     fn forget(&mut self, task: TaskId) {
+        self.pollers.retain(|(token, _)| token.task != task);
         let stays = |waiting: &Waiting| {
             let (token, op) = &waiting.submission;
             token.task != task || !op.waits_for_a_peer()

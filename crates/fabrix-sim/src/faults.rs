@@ -10,7 +10,8 @@ use fabrix_rt::Nanos;
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::hosts::Host;
-use crate::net::EndId;
+use crate::net::{EndId, address_of};
+use crate::rdma;
 use crate::server::{MACHINE, Server, is_nvme};
 use crate::world::World;
 
@@ -43,6 +44,79 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
             }
         }
     }
+}
+
+/// Plans some faults of an RDMA network, its devices, and the target.
+pub(crate) fn plan_rdma(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mut Choices) {
+    let span = choices.one_of(&[100_000, 1_000_000, 20_000_000]);
+    for _ in 0..choices.below(9) {
+        let at = world.now() + Duration::from_micros(choices.below(span));
+        let time = Duration::from_millis(choices.one_of(&[300, 3_000, 12_000]));
+        let time =
+            time.mul_f64(f64::from(u16::try_from(choices.below(1_000)).expect("small")) / 1e3);
+        match choices.below(7) {
+            0 => {
+                let status = choices.one_of(&rdma::STATUSES);
+                plan_at_a_connection(world, at, choices, move |world, id| {
+                    world.rdma().break_end(world, id, status)
+                });
+            }
+            1 => plan_at_a_connection(world, at, choices, |world, id| world.rdma().cut_path(id)),
+            2 => {
+                world.is_disturbed_until(at + time);
+                plan_at_a_connection(world, at, choices, move |world, id| {
+                    world.rdma().stall_path(id, world.now() + time)
+                });
+            }
+            3 => {
+                world.is_disturbed_until(at + time);
+                plan_a_pause(world, at, choices, time);
+            }
+            4 => {
+                let down = Duration::from_millis(choices.below(3_000));
+                world.is_disturbed_until(at + down);
+                plan_a_kill(world, server, at, down);
+            }
+            5 => plan_a_removal(world, at, choices, time),
+            _ => {
+                world.is_disturbed_until(at + time);
+                world.plan_fault(at, move |world| {
+                    Some(world.rdma().refuse_until(world.now() + time))
+                });
+            }
+        }
+    }
+}
+
+/// Plans something that happens to an end of one of the RDMA connections that are there then.
+fn plan_at_a_connection(
+    world: &Rc<World>,
+    at: Nanos,
+    choices: &mut Choices,
+    act: impl FnOnce(&World, u64) -> Option<String> + 'static,
+) {
+    let word = choices.below(1 << 16);
+    world.plan_fault(at, move |world| {
+        let index = usize::try_from(word).expect("an index");
+        let id = world.rdma().connected(index)?;
+        act(world, id)
+    });
+}
+
+/// Plans that the device of the target or of a host is removed for a time.
+fn plan_a_removal(world: &Rc<World>, at: Nanos, choices: &mut Choices, time: Duration) {
+    let of_target = choices.once_in(2);
+    let word = usize::try_from(choices.below(1 << 16)).expect("an index");
+    let is_dead = choices.once_in(2);
+    world.is_disturbed_until(at + time);
+    world.plan_fault(at, move |world| {
+        let shards = world.shard_ids();
+        let machine = match of_target {
+            true => MACHINE,
+            false => address_of(*shards.get(word % shards.len().max(1))?),
+        };
+        world.rdma().remove_device(world, machine, (time, is_dead))
+    });
 }
 
 /// Plans that the machine of the target loses its power, one to three times.
@@ -193,10 +267,21 @@ fn plan_a_kill(world: &Rc<World>, server: &Rc<RefCell<Server>>, at: Nanos, down:
         if !server.borrow_mut().kill(world) {
             return None;
         }
-        let at = world.now() + down;
-        world.plan(at, move |world| server.borrow_mut().restart(world));
+        start_at(world, &server, world.now() + down);
         Some(format!(
             "the target is killed, and starts again in {down:?}"
         ))
     });
 }
+
+/// Plans that the target starts. It does not without its RDMA device, so it is tried again.
+fn start_at(world: &World, server: &Rc<RefCell<Server>>, at: Nanos) {
+    let server = Rc::clone(server);
+    world.plan(at, move |world| match world.rdma().is_removed(MACHINE) {
+        true => start_at(world, &server, world.now() + START_AGAIN),
+        false => server.borrow_mut().restart(world),
+    });
+}
+
+/// Time between attempts to start the target.
+const START_AGAIN: Duration = Duration::from_millis(100);

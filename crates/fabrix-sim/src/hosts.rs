@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use fabrix_block::Device;
-use fabrix_host::{Address, ConnectError, Nqn, Options, PathEvent, iscsi};
+use fabrix_host::{Address, ConnectError, Nqn, Options, PathEvent, Transport, iscsi};
 use fabrix_rt::Shard;
 
 use crate::checker::Checker;
@@ -28,6 +28,8 @@ pub(crate) enum Protocol {
     Nvme,
     /// iSCSI.
     Iscsi,
+    /// NVMe/RDMA.
+    Rdma,
 }
 
 /// How a host reaches the disk.
@@ -98,7 +100,10 @@ impl Host {
         let watch = move |event| {
             counted.fetch_add(u64::from(event == PathEvent::Lost), Relaxed);
         };
-        let options = options(world, (id, 0), watch, &mut choices);
+        let mut options = options(world, (id, 0), watch, &mut choices);
+        if way.protocol == Protocol::Rdma {
+            (options.header_digest, options.data_digest) = (false, false);
+        }
         let device = connect(way, 0, 0, &options).expect("the network works yet");
         let workload = Workload::start(
             &mut shard.borrow_mut(),
@@ -245,18 +250,20 @@ pub(crate) fn connect(
     options: &Options,
 ) -> Result<Arc<dyn Device>, ConnectError> {
     Ok(match way.protocol {
-        Protocol::Nvme => Arc::new(connect_nvme(way.machine, disk, options)?),
+        Protocol::Nvme => Arc::new(connect_nvme(Transport::Tcp, way.machine, disk, options)?),
+        Protocol::Rdma => Arc::new(connect_nvme(Transport::Rdma, way.machine, disk, options)?),
         Protocol::Iscsi => Arc::new(connect_iscsi(way.machine, host, disk, options)?),
     })
 }
 
 fn connect_nvme(
+    transport: Transport,
     machine: IpAddr,
     disk: u16,
     options: &Options,
 ) -> Result<fabrix_host::RemoteDisk, ConnectError> {
     let address = Address {
-        transport: fabrix_host::Transport::Tcp,
+        transport,
         host: machine.to_string(),
         port: nvme_at(machine).port(),
         subsystem: Some(SUBSYSTEM.to_owned()),

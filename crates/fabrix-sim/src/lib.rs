@@ -5,6 +5,7 @@
 //! - `attempt`, `shrink`: one run of a world, and smaller runs of a world that is wrong.
 //! - `trace`, `capture`: what has happened, for an engineer and for Wireshark to read.
 //! - `net`, `driver`: the network, and the driver that carries the operations of a shard out on it.
+//! - `rdma`: the RDMA network.
 //! - `world`: shards, time, and planned events.
 //! - `backing`: what outlives the target's process: `disk`, a disk with a volatile cache, or
 //!   `files`, files of the kernel below the product's file back end. `images`: their bytes.
@@ -40,6 +41,7 @@ mod net;
 mod one_disk;
 mod peer;
 mod place;
+mod rdma;
 mod reexport;
 mod report;
 mod reservations;

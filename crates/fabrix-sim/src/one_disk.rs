@@ -37,6 +37,8 @@ pub(crate) enum Subject {
     Files,
     /// The disk fails, and the machine of the target may lose its power.
     Errors,
+    /// Faults of the RDMA network and of the target's process.
+    Rdma,
     /// Transfers are so long that their data travels in pieces.
     Long,
 }
@@ -83,7 +85,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             backlog.at_disk = habits.longest;
             Rc::new(world.files().create(habits, below))
         }
-        Subject::Network | Subject::Power | Subject::Errors | Subject::Long => {
+        Subject::Network | Subject::Power | Subject::Errors | Subject::Long | Subject::Rdma => {
             let habits = DiskHabits {
                 faults: faults.clone(),
                 ..DiskHabits::draw(blocks, &mut choices)
@@ -115,6 +117,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             if subject == Subject::Long {
                 wish = long(wish);
             }
+            if subject == Subject::Rdma {
+                // Up to 4 KiB of a write go with its command.
+                let longest = choices.one_of(&[4, 12, 32]);
+                wish.longest = wish.blocks.min(longest);
+            }
             backlog.requests += wish.requests;
             backlog.pause = backlog.pause.max(wish.pause);
             Host::start(
@@ -128,12 +135,16 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         .collect();
     let hosts = Rc::new(RefCell::new(hosts));
     let power = match subject {
-        Subject::Network | Subject::Long => false,
+        Subject::Network | Subject::Long | Subject::Rdma => false,
         Subject::Power | Subject::Files => true,
         Subject::Errors => !is_calm && choices.once_in(2),
     };
-    if !is_calm {
+    if subject == Subject::Rdma {
+        faults::plan_rdma(&world, &server, &mut choices);
+    } else if !is_calm {
         faults::plan(&world, &server, &mut choices);
+    }
+    if !is_calm {
         faults::plan_killed_hosts(&world, &hosts, &mut choices);
     }
     if power {
@@ -171,6 +182,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         trace::note(|| Entry::new("hosts", "disappear without a word"));
         let ends = world.net().connected();
         ends.into_iter().for_each(|end| world.net().cut(end));
+        world.rdma().cut_all();
     }
     report.faults.extend(server.borrow().check_image(&checker));
     world.run_until(world.now() + AFTERWARDS);

@@ -202,6 +202,7 @@ pub(crate) fn catalog(device: &Arc<dyn Device>, machine: IpAddr) -> Catalog {
         }],
         listen: vec![
             Listen::nvme_tcp(nvme_at(machine)),
+            Listen::nvme_rdma(nvme_at(machine)),
             Listen::iscsi(iscsi_at(machine)),
         ],
     }

@@ -20,6 +20,7 @@ use crate::choices::Choices;
 use crate::driver::SimDriver;
 use crate::files::Files;
 use crate::net::{Habits, Net};
+use crate::rdma::Rdma;
 use crate::report::Report;
 use crate::run::{Cut, Run};
 use crate::trace::{self, Entry};
@@ -28,6 +29,7 @@ use crate::trace::{self, Entry};
 pub(crate) struct World {
     net: Net,
     files: Files,
+    rdma: Rdma,
     choices: RefCell<Choices>,
     random: RefCell<Choices>,
     shards: RefCell<Vec<(usize, Rc<RefCell<Shard>>)>>,
@@ -57,6 +59,7 @@ impl World {
         let world = Rc::new(Self {
             net: Net::new(habits, run.choices(1)),
             files: Files::default(),
+            rdma: Rdma::new(run.choices(RDMA)),
             choices: RefCell::new(run.choices(2)),
             random: RefCell::new(run.choices(3)),
             shards: RefCell::default(),
@@ -87,6 +90,11 @@ impl World {
         &self.files
     }
 
+    /// The RDMA network.
+    pub(crate) fn rdma(&self) -> &Rdma {
+        &self.rdma
+    }
+
     /// The time.
     pub(crate) fn now(&self) -> Nanos {
         self.net.now()
@@ -97,6 +105,7 @@ impl World {
         report.digest = self.net.digest();
         report.turns = self.turns.get();
         report.buffer_bytes = self.buffer_bytes.get();
+        report.faults.extend(self.rdma.faults());
         if report.buffer_bytes > self.buffer_bytes_max.get() {
             let fault = format!("a shard used {} bytes of buffers", report.buffer_bytes);
             report.faults.push(fault);
@@ -118,6 +127,7 @@ impl World {
         });
         vec![
             ("sockets", self.net.ends()),
+            ("ends of RDMA connections", self.rdma.ends()),
             ("bytes of buffers", bytes.sum()),
         ]
     }
@@ -144,7 +154,9 @@ impl World {
             ..config
         };
         let driver = Box::new(SimDriver::new(&self.net, &self.files, id));
-        Ok((id, Shard::with_driver(&config, driver)?))
+        let mut shard = Shard::with_driver(&config, driver)?;
+        self.rdma.add_shard(&mut shard);
+        Ok((id, shard))
     }
 
     /// Ends a shard as kill -9 does: its tasks are dropped where they are, and the kernel closes
@@ -323,6 +335,8 @@ enum Next {
     },
 }
 
+/// The part of a run's choices for the RDMA network. Hosts have the numbers before it.
+const RDMA: u64 = 100;
 /// 128 KiB: the channel of a file keeps a buffer of zeroes.
 const ZEROES_BYTES: usize = 128 << 10;
 /// 1 MiB: 48 requests of 4 KiB at once, each copied twice, the buffers for what some 20 connections

@@ -58,6 +58,10 @@ pub const WORLDS: &[Kind] = &[
         name: "reexport",
         run: reexport::run,
     },
+    Kind {
+        name: "rdma",
+        run: |run| one_disk::run(run, &[Protocol::Rdma; 2], Subject::Rdma),
+    },
 ];
 
 /// Two hosts over NVMe/TCP and one over iSCSI.

@@ -115,7 +115,7 @@ impl State {
         self.plan(at, Event::Wake(shard));
     }
 
-    pub(super) fn wake_shard(&mut self, shard: ShardId) {
+    pub(crate) fn wake_shard(&mut self, shard: ShardId) {
         if self.ready.len() <= shard {
             self.ready.resize(shard + 1, false);
         }

@@ -19,8 +19,9 @@ thread_local! {
 /// A control thread of the world of this thread.
 pub(super) struct SimControl;
 
-/// Makes a world the one of this thread.
+/// Makes a world the one of this thread. What is left of the one before does not find it.
 pub(super) fn enter(world: &Rc<World>) {
+    leave();
     WORLD.set(Some(Rc::clone(world)));
 }
 

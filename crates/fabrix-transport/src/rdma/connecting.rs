@@ -9,10 +9,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fabrix_rt::{Shard, Token};
-use sys_rdma::{EventKind, Failure, Id, Limits, Parameters, QueueSizes};
+use sys_rdma::{EventKind, Failure, Limits, Parameters, QueueSizes};
 
 use super::hub::Hub;
+use super::manager::CmId;
 use super::member::{Entry, Member};
+use super::pair::Pair as _;
 
 /// A connection that is not established. Dropping it ends the attempt.
 pub struct Connecting {
@@ -25,7 +27,7 @@ pub struct Connecting {
 
 enum State {
     /// The address or the route is being resolved.
-    Resolving(Id, Entry),
+    Resolving(CmId, Entry),
     /// The peer is asked.
     Asking(Member),
     Established(Member, Parameters),
@@ -46,7 +48,7 @@ pub enum NotConnected {
 impl Connecting {
     pub(super) fn new(
         hub: Rc<Hub>,
-        (id, entry): (Id, Entry),
+        (id, entry): (CmId, Entry),
         (token, step): (Token, Duration),
     ) -> Self {
         Self {
@@ -83,7 +85,7 @@ impl Connecting {
                     State::Asking(self.ask(shard, (id, entry), &choose)?)
                 }
                 (State::Asking(mut member), EventKind::Established(parameters)) => {
-                    member.pair().established();
+                    member.established();
                     State::Established(member, parameters)
                 }
                 (state, _) => state,
@@ -95,23 +97,22 @@ impl Connecting {
     fn ask(
         &self,
         shard: &mut Shard,
-        (id, entry): (Id, Entry),
+        (id, entry): (CmId, Entry),
         choose: impl FnOnce(&Limits) -> (QueueSizes, Parameters),
     ) -> io::Result<Member> {
         let (mut member, parameters) = self.hub.member(shard, id, (entry, self.token), choose)?;
-        let pair = member.pair();
-        let first = pair.receives();
-        pair.add_receives(shard)?;
-        (first..pair.receives()).for_each(|slot| pair.post_receive(slot));
-        pair.flush()?;
-        pair.connect(&parameters)?;
+        let first = member.receives();
+        member.add_receives(shard)?;
+        (first..member.receives()).for_each(|slot| member.post_receive(slot));
+        member.flush()?;
+        member.connect(&parameters)?;
         Ok(member)
     }
 
     fn take_established(&mut self) -> Option<(Member, Parameters)> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Established(mut member, parameters) => {
-                self.hub.established(self.key, self.token, &mut member);
+            State::Established(member, parameters) => {
+                self.hub.established(self.key, self.token, &member);
                 Some((member, parameters))
             }
             state => {

@@ -9,17 +9,17 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_rt::{Completion, File, Loan, Op, Shard, Task, TaskId, Token, errno};
-use sys_rdma::{
-    CompletionQueue, DetachedId, Device, Event, EventChannel, EventKind, Id, Limits, Parameters,
-    QueuePair, QueueSizes,
-};
+use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token, errno};
+use sys_rdma::{CompletionQueue, Device, EventKind, Id, Limits, Parameters, QueuePair, QueueSizes};
 
 use super::adapter::Adapter;
 use super::connecting::Connecting;
 use super::listener::RdmaListener;
-use super::member::{Entry, Member};
+use super::manager::{CmEvent, CmId, DetachedCmId, Manager};
+use super::member::{Entry, Member, QueuePairKind};
+use super::pair::Pair as _;
 use super::request::RdmaRequest;
+use super::simulated::{SimulatedId, SimulatedNetwork, SimulatedPair};
 
 /// Result of a completion for a task: there is something to take.
 pub const RDMA_READY: i32 = 0;
@@ -34,9 +34,7 @@ pub struct Hub {
 /// State of a hub. It is the task that waits for events of the connection manager.
 pub(super) struct Inner {
     task: TaskId,
-    channel: EventChannel,
-    /// The channel once more, to wait for.
-    readable: File,
+    manager: Manager,
     owners: BTreeMap<usize, Owner>,
     next_key: usize,
     adapters: Vec<Adapter>,
@@ -57,7 +55,8 @@ enum Owner {
     },
     Connection {
         token: Token,
-        completions: Rc<CompletionQueue>,
+        /// None: the completions of a simulated network.
+        completions: Option<Rc<CompletionQueue>>,
     },
     Adapter(Arc<Device>),
 }
@@ -79,18 +78,26 @@ impl Hub {
     /// # Errors
     /// What RDMA lacks on this machine, in a sentence.
     pub fn of(shard: &mut Shard) -> io::Result<Rc<Self>> {
-        shard.common(Self::new)
+        shard.common(|shard| Self::new(shard, Manager::verbs()?))
     }
 
-    fn new(shard: &mut Shard) -> io::Result<Self> {
-        let channel = EventChannel::new().map_err(io::Error::other)?;
-        let readable = std::fs::File::from(channel.descriptor()?);
+    /// Gives a shard without a hub one in a simulated network.
+    ///
+    /// # Errors
+    /// The shard's driver has no pollers.
+    pub fn simulated(shard: &mut Shard, network: Rc<dyn SimulatedNetwork>) -> io::Result<Rc<Self>> {
+        shard.common(|shard| Self::new(shard, Manager::Simulated(network)))
+    }
+
+    fn new(shard: &mut Shard, manager: Manager) -> io::Result<Self> {
         let task = shard.reserve();
+        if let Some(poller) = manager.poller() {
+            shard.add_poller(Token { task, slot: 0 }, poller)?;
+        }
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 task,
-                channel,
-                readable: File::from(readable),
+                manager,
                 owners: BTreeMap::new(),
                 next_key: 1,
                 adapters: Vec::new(),
@@ -115,7 +122,7 @@ impl Hub {
     ) -> io::Result<RdmaListener> {
         let mut inner = self.inner.borrow_mut();
         let key = inner.take_key();
-        let id = Id::new(&inner.channel, key)?;
+        let id = inner.manager.id(key)?;
         id.listen(address, backlog)?;
         let requests = VecDeque::new();
         inner
@@ -133,19 +140,19 @@ impl Hub {
     /// # Errors
     /// `OutOfMemory` without buffers or locked memory, and what the device says. The peer is
     /// refused then.
-    pub fn accept(
+    pub(crate) fn accept(
         &self,
         shard: &mut Shard,
-        id: DetachedId,
+        id: DetachedCmId,
         token: Token,
         choose: impl FnOnce(&Limits) -> (QueueSizes, Parameters),
     ) -> io::Result<Member> {
         let key = self.inner.borrow_mut().take_key();
-        let id = id.attach(&self.inner.borrow().channel, key)?;
+        let id = self.inner.borrow().manager.attach(id, key)?;
         let hub = Rc::downgrade(&self.inner);
         let entry = Entry { key, hub };
         let (mut member, parameters) = self.member(shard, id, (entry, token), choose)?;
-        member.pair().accept(&parameters)?;
+        member.accept(&parameters)?;
         Ok(member)
     }
 
@@ -163,7 +170,7 @@ impl Hub {
     ) -> io::Result<Connecting> {
         let mut inner = self.inner.borrow_mut();
         let key = inner.take_key();
-        let id = Id::new(&inner.channel, key)?;
+        let id = inner.manager.id(key)?;
         id.resolve(to, from, step)?;
         let events = VecDeque::new();
         inner
@@ -183,8 +190,8 @@ impl Hub {
     }
 
     /// A connection is established: the hub tells only its end and its completions from now on.
-    pub(super) fn established(&self, key: usize, token: Token, member: &mut Member) {
-        let completions = Rc::clone(member.pair().completions());
+    pub(super) fn established(&self, key: usize, token: Token, member: &Member) {
+        let completions = member.completions();
         let connection = Owner::Connection { token, completions };
         self.inner.borrow_mut().owners.insert(key, connection);
     }
@@ -193,29 +200,35 @@ impl Hub {
     pub(super) fn member(
         &self,
         shard: &mut Shard,
-        id: Id,
+        id: CmId,
         (entry, token): (Entry, Token),
         choose: impl FnOnce(&Limits) -> (QueueSizes, Parameters),
     ) -> io::Result<(Member, Parameters)> {
         let mut inner = self.inner.borrow_mut();
-        let device = Arc::clone(id.device()?);
-        let (sizes, parameters) = choose(device.limits());
-        let entries = sizes.sends.saturating_add(sizes.receives);
-        let adapter = inner.adapter(shard, &device)?;
-        let hub = Weak::clone(&inner.me);
-        let adapter = &mut inner.adapters[adapter];
-        let completions = adapter.completions(shard, entries, &hub)?;
-        let memory = adapter.memory();
-        let pair = QueuePair::new(id, shard, &completions, &memory, entry.key, &sizes)?;
-        let connection = Owner::Connection { token, completions };
-        inner.owners.entry(entry.key).or_insert(connection);
-        drop(inner);
+        let (pair, parameters) = match id {
+            CmId::Verbs(id) => inner.queue_pair(shard, id, entry.key, choose)?,
+            CmId::Simulated(id) => simulated_pair(id, choose),
+        };
         let mut member = Member::new(pair, entry);
-        let pair = member.pair();
-        (0..pair.receives()).for_each(|slot| pair.post_receive(slot));
-        pair.flush()?;
+        let completions = member.completions();
+        let connection = Owner::Connection { token, completions };
+        inner.owners.entry(member.key()).or_insert(connection);
+        drop(inner);
+        (0..member.receives()).for_each(|slot| member.post_receive(slot));
+        member.flush()?;
         Ok((member, parameters))
     }
+}
+
+/// The queue pair of an id of a simulated network.
+fn simulated_pair(
+    id: Box<dyn SimulatedId>,
+    choose: impl FnOnce(&Limits) -> (QueueSizes, Parameters),
+) -> (QueuePairKind, Parameters) {
+    let (sizes, parameters) = choose(&id.limits());
+    let pair = SimulatedPair::new(&sizes);
+    id.has_pair(&pair);
+    (QueuePairKind::Simulated(pair, id), parameters)
 }
 
 impl Inner {
@@ -230,8 +243,27 @@ impl Inner {
             task: self.task,
             slot: 0,
         };
-        let file = self.readable.clone();
-        shard.start(token, Op::Readable { file });
+        self.manager.wait(shard, token);
+    }
+
+    /// The queue pair of an id of the connection manager.
+    fn queue_pair(
+        &mut self,
+        shard: &mut Shard,
+        id: Id,
+        key: usize,
+        choose: impl FnOnce(&Limits) -> (QueueSizes, Parameters),
+    ) -> io::Result<(QueuePairKind, Parameters)> {
+        let device = Arc::clone(id.device()?);
+        let (sizes, parameters) = choose(device.limits());
+        let entries = sizes.sends.saturating_add(sizes.receives);
+        let adapter = self.adapter(shard, &device)?;
+        let hub = Weak::clone(&self.me);
+        let adapter = &mut self.adapters[adapter];
+        let completions = adapter.completions(shard, entries, &hub)?;
+        let memory = adapter.memory();
+        let pair = QueuePair::new(id, shard, &completions, &memory, key, &sizes)?;
+        Ok((QueuePairKind::Verbs(pair), parameters))
     }
 
     /// Index of the shard's adapter for a device.
@@ -241,7 +273,7 @@ impl Inner {
             return Ok(index);
         }
         let key = self.take_key();
-        let adapter = Adapter::new(shard, &self.channel, device, key)?;
+        let adapter = Adapter::new(shard, self.manager.channel()?, device, key)?;
         self.owners.insert(key, Owner::Adapter(Arc::clone(device)));
         self.adapters.push(adapter);
         Ok(self.adapters.len() - 1)
@@ -274,7 +306,9 @@ impl Inner {
         let errno = error.raw_os_error().unwrap_or(errno::EIO);
         for owner in self.owners.values() {
             if let Owner::Connection { token, completions } = owner
-                && Rc::ptr_eq(completions, failed)
+                && completions
+                    .as_ref()
+                    .is_some_and(|it| Rc::ptr_eq(it, failed))
             {
                 tell(shard, *token, -errno);
             }
@@ -287,37 +321,39 @@ impl Inner {
         }
     }
 
-    fn event(&mut self, shard: &mut Shard, event: Event) {
-        if let Some(Owner::Connecting { token, events }) = self.owners.get_mut(&event.key)
-            && !matches!(event.kind, EventKind::DeviceRemoved)
-        {
-            events.push_back(event.kind);
-            return tell(shard, *token, RDMA_READY);
-        }
-        match event.kind {
-            EventKind::ConnectRequest(id, parameters) => {
-                // A request to a listener that is gone is refused: its id is dropped here.
-                if let Some(Owner::Listener { token, requests }) = self.owners.get_mut(&event.key) {
+    fn event(&mut self, shard: &mut Shard, key: usize, event: CmEvent) {
+        match event {
+            // A request to a listener that is gone is refused: its id is dropped here.
+            CmEvent::Request(id, parameters) => {
+                if let Some(Owner::Listener { token, requests }) = self.owners.get_mut(&key) {
                     requests.push_back(RdmaRequest::new(id, parameters));
                     tell(shard, *token, RDMA_READY);
                 }
             }
-            EventKind::Disconnected | EventKind::Failed(_) | EventKind::AddressChanged => {
-                self.take_completions(shard, event.key);
-                self.tell(shard, event.key, RDMA_LOST);
-            }
-            EventKind::DeviceRemoved => self.device_removed(shard, event.key),
-            EventKind::AddressResolved
-            | EventKind::RouteResolved
-            | EventKind::Established(_)
-            | EventKind::Other(_) => {}
+            CmEvent::Other(EventKind::DeviceRemoved) => self.device_removed(shard, key),
+            CmEvent::Other(kind) => self.event_of_connection(shard, key, kind),
+        }
+    }
+
+    fn event_of_connection(&mut self, shard: &mut Shard, key: usize, kind: EventKind) {
+        if let Some(Owner::Connecting { token, events }) = self.owners.get_mut(&key) {
+            events.push_back(kind);
+            return tell(shard, *token, RDMA_READY);
+        }
+        if let EventKind::Disconnected | EventKind::Failed(_) | EventKind::AddressChanged = kind {
+            self.take_completions(shard, key);
+            self.tell(shard, key, RDMA_LOST);
         }
     }
 
     /// Tells what has come before the peer has ended a connection: the last message of the peer has
     /// the reason.
     fn take_completions(&mut self, shard: &mut Shard, key: usize) {
-        let Some(Owner::Connection { completions, .. }) = self.owners.get(&key) else {
+        let Some(Owner::Connection {
+            completions: Some(completions),
+            ..
+        }) = self.owners.get(&key)
+        else {
             return;
         };
         let completions = Rc::clone(completions);
@@ -342,8 +378,11 @@ impl Inner {
     }
 
     fn take_events(&mut self, shard: &mut Shard) -> io::Result<()> {
-        while let Some(event) = self.channel.take()? {
-            self.event(shard, event);
+        while let Some((key, event)) = self.manager.next_event()? {
+            self.event(shard, key, event);
+        }
+        while let Some(key) = self.manager.next_ready() {
+            self.ready(shard, key);
         }
         Ok(())
     }

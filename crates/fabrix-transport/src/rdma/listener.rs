@@ -4,20 +4,19 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Weak;
 
-use sys_rdma::Id;
-
 use super::hub::Inner;
+use super::manager::CmId;
 use super::request::RdmaRequest;
 
 /// A listener. Its requests wait in the hub, and its task is told of them.
 pub struct RdmaListener {
-    id: Option<Id>,
+    id: Option<CmId>,
     key: usize,
     hub: Weak<RefCell<Inner>>,
 }
 
 impl RdmaListener {
-    pub(super) fn new(id: Id, key: usize, hub: Weak<RefCell<Inner>>) -> Self {
+    pub(super) fn new(id: CmId, key: usize, hub: Weak<RefCell<Inner>>) -> Self {
         Self {
             id: Some(id),
             key,
@@ -28,7 +27,7 @@ impl RdmaListener {
     /// Address at which it listens.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.id.as_ref().and_then(Id::local_addr)
+        self.id.as_ref().and_then(CmId::local_addr)
     }
 
     /// The next request for a connection. None: there is none.

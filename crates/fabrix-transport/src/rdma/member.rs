@@ -3,19 +3,28 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 
 use fabrix_rt::{Buf, Shard};
-use sys_rdma::{Access, Data, Done, Memory, Part, QueuePair, Remote, Unsent, Why};
+use sys_rdma::{
+    Access, CompletionQueue, Data, Done, Memory, Parameters, Part, QueuePair, Remote, Unsent, Why,
+};
 
 use super::hub::Inner;
 use super::pair::{HostPair, Pair};
+use super::simulated::{SimulatedId, SimulatedPair};
 
 /// A queue pair whose events and completions reach the task of its connection. Dropping it ends all
 /// access of the device to its memory.
 pub struct Member {
-    pair: QueuePair,
-    _entry: Entry,
+    pair: QueuePairKind,
+    entry: Entry,
+}
+
+/// The queue pair of a device, or one in memory with its id in a simulated network.
+pub(super) enum QueuePairKind {
+    Verbs(QueuePair),
+    Simulated(SimulatedPair, Box<dyn SimulatedId>),
 }
 
 /// The entry of a connection in its hub. Dropping it ends the news.
@@ -24,90 +33,167 @@ pub(super) struct Entry {
     pub(super) hub: Weak<RefCell<Inner>>,
 }
 
+/// Evaluates an expression with the queue pair of a member, whichever kind it is.
+macro_rules! with_pair {
+    ($member:ident, $pair:ident => $call:expr) => {
+        match &$member.pair {
+            QueuePairKind::Verbs($pair) => $call,
+            QueuePairKind::Simulated($pair, _) => $call,
+        }
+    };
+    (mut $member:ident, $pair:ident => $call:expr) => {
+        match &mut $member.pair {
+            QueuePairKind::Verbs($pair) => $call,
+            QueuePairKind::Simulated($pair, _) => $call,
+        }
+    };
+}
+
 impl Member {
-    pub(super) fn new(pair: QueuePair, entry: Entry) -> Self {
-        Self {
-            pair,
-            _entry: entry,
+    pub(super) fn new(pair: QueuePairKind, entry: Entry) -> Self {
+        Self { pair, entry }
+    }
+
+    pub(super) fn key(&self) -> usize {
+        self.entry.key
+    }
+
+    /// The completion queue of the device.
+    pub(super) fn completions(&self) -> Option<Rc<CompletionQueue>> {
+        match &self.pair {
+            QueuePairKind::Verbs(pair) => Some(Rc::clone(pair.completions())),
+            QueuePairKind::Simulated(..) => None,
         }
     }
 
-    pub(super) fn pair(&mut self) -> &mut QueuePair {
-        &mut self.pair
+    /// As of [`QueuePair::connect`].
+    pub(super) fn connect(&mut self, parameters: &Parameters) -> io::Result<()> {
+        match &mut self.pair {
+            QueuePairKind::Verbs(pair) => pair.connect(parameters),
+            QueuePairKind::Simulated(pair, id) => {
+                pair.set_reads(parameters.initiator_depth);
+                id.connect(parameters);
+                Ok(())
+            }
+        }
+    }
+
+    /// As of [`QueuePair::accept`].
+    pub(super) fn accept(&mut self, parameters: &Parameters) -> io::Result<()> {
+        match &mut self.pair {
+            QueuePairKind::Verbs(pair) => pair.accept(parameters),
+            QueuePairKind::Simulated(pair, id) => {
+                pair.set_reads(parameters.initiator_depth);
+                id.accept(parameters);
+                Ok(())
+            }
+        }
+    }
+
+    /// As of [`QueuePair::established`].
+    pub(super) fn established(&mut self) {
+        if let QueuePairKind::Verbs(pair) = &mut self.pair {
+            pair.established();
+        }
     }
 
     /// Address of this end.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.pair.id().local_addr()
+        match &self.pair {
+            QueuePairKind::Verbs(pair) => pair.id().local_addr(),
+            QueuePairKind::Simulated(_, id) => id.local_addr(),
+        }
     }
 }
 
 impl Pair for Member {
     fn receives(&self) -> u32 {
-        self.pair.receives()
+        with_pair!(self, pair => pair.receives())
     }
 
     fn add_receives(&mut self, shard: &mut Shard) -> io::Result<()> {
-        self.pair.add_receives(shard)
+        with_pair!(mut self, pair => pair.add_receives(shard))
     }
 
     fn post_receive(&mut self, slot: u32) {
-        self.pair.post_receive(slot);
+        with_pair!(mut self, pair => pair.post_receive(slot))
     }
 
     fn message(&self, slot: u32, bytes: usize) -> &[u8] {
-        self.pair.message(slot, bytes)
+        with_pair!(self, pair => pair.message(slot, bytes))
     }
 
     fn send(&mut self, message: &[u8], invalidate: Option<u32>, token: u64) -> Result<(), Unsent> {
-        self.pair.send(message, None, invalidate, token)
+        match &mut self.pair {
+            QueuePairKind::Verbs(pair) => pair.send(message, None, invalidate, token),
+            QueuePairKind::Simulated(pair, _) => pair.send(message, invalidate, token),
+        }
     }
 
     fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent> {
-        self.pair.write(memory, parts, token)
+        with_pair!(mut self, pair => pair.write(memory, parts, token))
     }
 
     fn read(&mut self, buf: Buf, parts: &[Part], token: u64) -> Result<(), Unsent> {
-        self.pair.read(buf, parts, token)
+        with_pair!(mut self, pair => pair.read(buf, parts, token))
     }
 
     fn room(&self) -> usize {
-        self.pair.room()
+        with_pair!(self, pair => pair.room())
     }
 
     fn sends_in_progress(&self) -> usize {
-        self.pair.sends_in_progress()
+        with_pair!(self, pair => pair.sends_in_progress())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.pair.flush()
+        match &mut self.pair {
+            QueuePairKind::Verbs(pair) => pair.flush(),
+            QueuePairKind::Simulated(pair, id) => {
+                pair.flush()?;
+                id.posted();
+                Ok(())
+            }
+        }
     }
 
     fn next_done(&mut self) -> Option<Done> {
-        self.pair.next_done()
+        with_pair!(mut self, pair => pair.next_done())
     }
 
     fn disconnect(&mut self) {
-        self.pair.disconnect();
+        match &mut self.pair {
+            QueuePairKind::Verbs(pair) => pair.disconnect(),
+            QueuePairKind::Simulated(pair, id) => {
+                pair.disconnect();
+                id.disconnect();
+            }
+        }
     }
 }
 
 impl HostPair for Member {
     fn send_with(&mut self, message: &[u8], data: Data, token: u64) -> Result<(), Unsent> {
-        self.pair.send(message, Some(data), None, token)
+        match &mut self.pair {
+            QueuePairKind::Verbs(pair) => pair.send(message, Some(data), None, token),
+            QueuePairKind::Simulated(pair, _) => pair.send_with(message, data, token),
+        }
     }
 
     fn open_window(&mut self, window: u32, data: Data, access: Access) -> Result<Remote, Unsent> {
-        self.pair.open_window(window, data, access)
+        with_pair!(mut self, pair => pair.open_window(window, data, access))
     }
 
     fn close_window(&mut self, window: u32, token: u64) -> Result<Option<Memory>, Why> {
-        self.pair.close_window(window, token)
+        with_pair!(mut self, pair => pair.close_window(window, token))
     }
 
     fn into_memory(self) -> Vec<(u32, Memory)> {
-        self.pair.into_memory()
+        match self.pair {
+            QueuePairKind::Verbs(pair) => pair.into_memory(),
+            QueuePairKind::Simulated(pair, _id) => pair.into_memory(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! adapters, and tells the tasks that they concern. An adapter is a device as one shard uses it. A
 //! [`Member`] is one connection with its queue pair; it belongs to the task of the connection.
 //! [`Pair`] is what a transport needs of a queue pair, so that tests and simulators can have one in
-//! memory ([`simulated`]).
+//! memory ([`simulated`]). [`Hub::simulated`] is the hub of a shard in a simulated network.
 //!
 //! Nothing here knows what a message means.
 
@@ -13,6 +13,7 @@ mod connecting;
 mod exposed;
 mod hub;
 mod listener;
+mod manager;
 mod member;
 mod pair;
 mod request;
@@ -26,5 +27,5 @@ pub use listener::RdmaListener;
 pub use member::Member;
 pub use pair::{HostPair, Pair};
 pub use request::{DetachedRequest, RdmaRequest};
-pub use sys_rdma::Done;
+pub use sys_rdma::{Done, EventKind, Failure, Limits, Parameters, Step};
 pub(crate) use waiting::{Begin, Waiting};

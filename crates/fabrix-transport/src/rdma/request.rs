@@ -3,22 +3,24 @@
 use std::io;
 use std::net::SocketAddr;
 
-use sys_rdma::{DetachedId, Id, Parameters};
+use sys_rdma::Parameters;
+
+use super::manager::{CmId, DetachedCmId};
 
 /// A request at a listener. Dropping it refuses the peer.
 pub struct RdmaRequest {
-    id: Id,
+    id: CmId,
     parameters: Parameters,
 }
 
 /// A request on its way to the shard that answers it.
 pub struct DetachedRequest {
-    pub(crate) id: DetachedId,
+    pub(crate) id: DetachedCmId,
     pub(crate) parameters: Parameters,
 }
 
 impl RdmaRequest {
-    pub(super) fn new(id: Id, parameters: Parameters) -> Self {
+    pub(super) fn new(id: CmId, parameters: Parameters) -> Self {
         Self { id, parameters }
     }
 

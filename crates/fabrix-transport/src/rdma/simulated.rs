@@ -1,29 +1,33 @@
 //! Queue pairs in memory, for tests and simulators.
 //!
-//! [`link`] makes both ends of a connection. Nothing moves by itself: [`SimulatedPair::step`]
-//! executes the next request of one end, so the caller decides about delay and about the order of
-//! the two directions. The rules are those of reliable connections. Requests of one end are
-//! executed in order. A message without a receive waits. A wrong key, a message that is too long,
-//! or a fault that the caller plants ends the connection at both ends, and everything posted ends
-//! as failed.
+//! Nothing moves by itself. A request is executed at the other end, ends later at its own, and its
+//! message is told at the other end at a third moment ([`SimulatedEnd`]). A simulator chooses these
+//! moments. In tests [`link`] makes both ends of a connection, and [`SimulatedPair::step`] does all
+//! three at once, so the caller decides about delay and about the order of the two directions.
+//!
+//! The rules are those of reliable connections. Requests of one end are executed in order, and end
+//! in order. A message without a receive waits. A wrong key, a message that is too long, or a fault
+//! that the caller plants ends the connection at both ends, and everything posted ends as failed.
 
+mod end;
+mod network;
 mod window;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::rc::Rc;
 
 use fabrix_rt::{Buf, Shard};
-use sys_rdma::{Access, Done, Memory, Part, Unsent, Why, WorkFailure};
+use sys_rdma::{Done, Memory, Part, QueueSizes, Unsent, Why};
 
-use self::window::Window;
+use self::end::{End, Request, Work};
+pub use self::end::{SimulatedEnd, Step};
+pub use self::network::{SimulatedEvent, SimulatedId, SimulatedNetwork};
 use super::pair::Pair;
 
 /// One end of a connection in memory.
 pub struct SimulatedPair {
-    link: Rc<RefCell<Link>>,
-    me: usize,
+    end: SimulatedEnd,
+    /// The other end, in tests. A simulated network knows both ends by itself.
+    peer: Option<SimulatedEnd>,
     /// Messages that were taken, by slot.
     messages: Vec<Vec<u8>>,
 }
@@ -43,224 +47,103 @@ pub struct SimulatedSizes {
     pub reads: usize,
 }
 
-/// Both ends of a connection whose ends have the same sizes.
+/// Both ends of a connection.
 #[must_use]
 pub fn link(sizes: [SimulatedSizes; 2]) -> (SimulatedPair, SimulatedPair) {
-    let ends = sizes.map(End::new);
-    let link = Rc::new(RefCell::new(Link { ends }));
-    let end = |me| SimulatedPair {
-        link: Rc::clone(&link),
-        me,
-        messages: vec![Vec::new(); sizes[me].receives],
-    };
-    (end(0), end(1))
-}
-
-struct Link {
-    ends: [End; 2],
-}
-
-struct End {
-    sizes: SimulatedSizes,
-    /// Memory that the other end reaches, by key.
-    exposed: BTreeMap<u32, Vec<u8>>,
-    /// By number.
-    windows: BTreeMap<u32, Window>,
-    /// Windows that were opened so far. Each opening has a key of its own.
-    openings: u32,
-    slots: Vec<Vec<u8>>,
-    prepared_receives: Vec<u32>,
-    receives: VecDeque<u32>,
-    posted: BTreeSet<u32>,
-    prepared: Vec<Request>,
-    requests: VecDeque<Request>,
-    done: VecDeque<Done>,
-    is_closed: bool,
-}
-
-struct Request {
-    work: Work,
-    /// Entries of the send queue.
-    entries: usize,
-    token: u64,
-}
-
-enum Work {
-    Send(Vec<u8>, Option<u32>, Option<Memory>),
-    Open(u32),
-    Close(u32),
-    Write(Memory, Vec<Part>),
-    Read(Buf, Vec<Part>),
-}
-
-impl Request {
-    fn reads(&self) -> usize {
-        match &self.work {
-            Work::Read(_, parts) => parts.len(),
-            Work::Send(..) | Work::Open(_) | Work::Close(_) | Work::Write(..) => 0,
-        }
-    }
-
-    fn into_memory(self) -> Option<Memory> {
-        match self.work {
-            Work::Open(_) | Work::Close(_) => None,
-            Work::Send(_, _, memory) => memory,
-            Work::Write(memory, _) => Some(memory),
-            Work::Read(buf, _) => Some(Memory::Buf(buf)),
-        }
-    }
-}
-
-impl End {
-    fn new(sizes: SimulatedSizes) -> Self {
-        Self {
-            sizes,
-            exposed: BTreeMap::new(),
-            windows: BTreeMap::new(),
-            openings: 0,
-            slots: vec![Vec::new(); sizes.first_receives],
-            prepared_receives: Vec::new(),
-            receives: VecDeque::new(),
-            posted: BTreeSet::new(),
-            prepared: Vec::new(),
-            requests: VecDeque::new(),
-            done: VecDeque::new(),
-            is_closed: false,
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Request> {
-        self.requests.iter().chain(&self.prepared)
-    }
-
-    fn entries(&self) -> usize {
-        self.all().map(|request| request.entries).sum()
-    }
-
-    /// The connection has failed: everything posted ends.
-    fn fail(&mut self, status: i32, text: &'static str) {
-        if std::mem::replace(&mut self.is_closed, true) {
-            return;
-        }
-        self.done
-            .push_back(Done::Failed(WorkFailure { status, text }));
-        let requests = self.requests.drain(..).chain(self.prepared.drain(..));
-        for request in requests {
-            let token = request.token;
-            self.done.push_back(Done::Ended {
-                token,
-                is_ok: false,
-                memory: request.into_memory(),
-            });
-        }
-        self.receives.clear();
-        self.posted.clear();
-    }
+    let [mut one, mut other] = sizes.map(SimulatedPair::of);
+    one.peer = Some(other.end.clone());
+    other.peer = Some(one.end.clone());
+    (one, other)
 }
 
 impl SimulatedPair {
+    /// A queue pair of a simulated network, with these sizes. It has no RDMA READs yet.
+    pub(super) fn new(sizes: &QueueSizes) -> Self {
+        let receives = sizes.receives as usize;
+        let per_buffer = (BUFFER_BYTES / sizes.receive_bytes.max(1)) as usize;
+        Self::of(SimulatedSizes {
+            requests: sizes.sends as usize,
+            receives,
+            first_receives: receives.min(per_buffer),
+            receive_bytes: sizes.receive_bytes as usize,
+            reads: 0,
+        })
+    }
+
+    fn of(sizes: SimulatedSizes) -> Self {
+        Self {
+            end: SimulatedEnd::new(sizes),
+            peer: None,
+            messages: vec![Vec::new(); sizes.receives],
+        }
+    }
+
+    /// The device's view of this end.
+    #[must_use]
+    pub fn end(&self) -> SimulatedEnd {
+        self.end.clone()
+    }
+
+    /// RDMA READs at the same time.
+    pub(super) fn set_reads(&mut self, reads: u8) {
+        self.end.with(|end| end.sizes.reads = reads.into());
+    }
+
     /// Lets the other end reach these bytes with a key.
     pub fn expose(&self, key: u32, bytes: Vec<u8>) {
-        self.end(|end| end.exposed.insert(key, bytes));
+        self.end.with(|end| end.exposed.insert(key, bytes));
     }
 
     /// The bytes behind a key. None: there is no such key any more.
     #[must_use]
     pub fn exposed(&self, key: u32) -> Option<Vec<u8>> {
-        self.end(|end| end.exposed.get(&key).cloned())
+        self.end.with(|end| end.exposed.get(&key).cloned())
     }
 
-    /// Executes the next request of this end. False: there is none, or its message waits for a
-    /// receive of the other end.
+    /// Carries out the next request of this end at once. False: there is none, or its message waits
+    /// for a receive of the other end.
     pub fn step(&self) -> bool {
-        self.step_of(self.me)
+        let peer = self.peer.as_ref();
+        peer.is_some_and(|peer| self.end.step(peer))
     }
 
     /// The same for the other end.
     pub fn step_peer(&self) -> bool {
-        self.step_of(1 - self.me)
-    }
-
-    fn step_of(&self, end: usize) -> bool {
-        let mut link = self.link.borrow_mut();
-        let [first, second] = &mut link.ends;
-        let (mine, other) = match end {
-            0 => (first, second),
-            _ => (second, first),
-        };
-        if mine.is_closed || other.is_closed {
-            return false;
-        }
-        let is_send = matches!(
-            mine.requests.front().map(|request| &request.work),
-            Some(Work::Send(..))
-        );
-        if is_send && other.receives.is_empty() {
-            return false;
-        }
-        let Some(mut request) = mine.requests.pop_front() else {
-            return false;
-        };
-        if let Work::Open(number) | Work::Close(number) = request.work {
-            mine.change_window(number, &request);
-            return true;
-        }
-        match execute(&mut request.work, other) {
-            Ok(()) => mine.done.push_back(Done::Ended {
-                token: request.token,
-                is_ok: true,
-                memory: request.into_memory(),
-            }),
-            Err((status, text, at_other)) => {
-                mine.requests.push_front(request);
-                mine.fail(status, text);
-                other.fail(at_other, FLUSHED);
-            }
-        }
-        true
+        let peer = self.peer.as_ref();
+        peer.is_some_and(|peer| peer.step(&self.end))
     }
 
     /// Breaks the connection: the next request of this end fails with this status.
     pub fn break_with(&self, status: i32, text: &'static str) {
-        let mut link = self.link.borrow_mut();
-        for (index, end) in link.ends.iter_mut().enumerate() {
-            match index == self.me {
-                true => end.fail(status, text),
-                false => end.fail(FLUSHED_STATUS, FLUSHED),
-            }
+        self.end.fail(status, text);
+        if let Some(peer) = &self.peer {
+            peer.flush_all();
         }
     }
 
     /// Receives that the device of this end has.
     #[must_use]
     pub fn posted(&self) -> usize {
-        self.end(|end| end.receives.len())
+        self.end.with(|end| end.receives.len())
     }
 
     /// Requests of this end that are posted.
     #[must_use]
     pub fn requests(&self) -> usize {
-        self.end(|end| end.requests.len())
-    }
-
-    fn end<T>(&self, act: impl FnOnce(&mut End) -> T) -> T {
-        act(&mut self.link.borrow_mut().ends[self.me])
+        self.end.with(|end| end.requests.len())
     }
 
     /// Prepares a request of so many entries.
     fn prepare(&self, entries: usize, work: Work, token: u64) -> Result<(), Unsent> {
-        let request = Request {
-            work,
-            entries,
-            token,
-        };
-        self.end(|end| {
+        let request = Request::new(work, entries, token);
+        self.end.with(|end| {
             let reads: usize = end.all().map(Request::reads).sum();
             let too_many = reads > 0 && request.reads() > 0;
             let too_many = too_many && reads + request.reads() > end.sizes.reads;
             let why = match () {
                 () if end.is_closed => Why::Closed,
                 () if too_many || end.entries() + entries > end.sizes.requests => Why::Full,
+                () if request.is_lent() => Why::Unregistered,
                 () => {
                     end.prepared.push(request);
                     return Ok(());
@@ -272,73 +155,20 @@ impl SimulatedPair {
     }
 }
 
-/// Carries out a request at the other end. Errors: status and words for the requester, and the
-/// status of the other end.
-fn execute(work: &mut Work, other: &mut End) -> Result<(), (i32, &'static str, i32)> {
-    let refused = (10, "remote access error", FLUSHED_STATUS);
-    match work {
-        Work::Open(_) | Work::Close(_) => unreachable!("they concern this end alone"),
-        Work::Send(message, invalidate, _) => {
-            if message.len() > other.sizes.receive_bytes {
-                return Err((9, "remote invalid request error", 1));
-            }
-            if let Some(key) = *invalidate
-                && !other.invalidate(key)
-            {
-                return Err(refused);
-            }
-            let slot = other.receives.pop_front().expect("the caller has looked");
-            other.posted.remove(&slot);
-            other.slots[slot as usize].clone_from(message);
-            other.done.push_back(Done::Received {
-                slot,
-                bytes: message.len(),
-                invalidated: *invalidate,
-            });
-        }
-        Work::Write(memory, parts) => {
-            let bytes = bytes_of(memory);
-            for part in parts.iter() {
-                let reached = other.reached(part.remote, Access::Write).ok_or(refused)?;
-                let from = &bytes[part.start..][..part.bytes as usize];
-                reached.write(from).ok_or(refused)?;
-            }
-        }
-        Work::Read(buf, parts) => {
-            for part in parts.iter() {
-                let reached = other.reached(part.remote, Access::Read).ok_or(refused)?;
-                let to = &mut buf.bytes_mut()[part.start..][..part.bytes as usize];
-                reached.read(to).ok_or(refused)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn bytes_of(memory: &Memory) -> Vec<u8> {
-    match memory {
-        Memory::Buf(buf) => buf.bytes().to_vec(),
-        Memory::Lent(lent) => {
-            let mut bytes = vec![0; lent.len()];
-            lent.copy_to(&mut bytes);
-            bytes
-        }
-    }
-}
-
 impl Pair for SimulatedPair {
     fn receives(&self) -> u32 {
-        let count = self.end(|end| end.slots.len());
+        let count = self.end.with(|end| end.slots.len());
         u32::try_from(count).expect("few")
     }
 
     fn add_receives(&mut self, _: &mut Shard) -> io::Result<()> {
-        self.end(|end| end.slots.resize(end.sizes.receives, Vec::new()));
+        self.end
+            .with(|end| end.slots.resize(end.sizes.receives, Vec::new()));
         Ok(())
     }
 
     fn post_receive(&mut self, slot: u32) {
-        self.end(|end| {
+        self.end.with(|end| {
             assert!(
                 (slot as usize) < end.slots.len(),
                 "slot {slot} has no memory"
@@ -349,9 +179,8 @@ impl Pair for SimulatedPair {
     }
 
     fn message(&self, slot: u32, bytes: usize) -> &[u8] {
-        let link = self.link.borrow();
-        let end = &link.ends[self.me];
-        assert!(!end.posted.contains(&slot), "slot {slot} is posted");
+        let is_posted = self.end.with(|end| end.posted.contains(&slot));
+        assert!(!is_posted, "slot {slot} is posted");
         &self.messages[slot as usize][..bytes]
     }
 
@@ -369,15 +198,15 @@ impl Pair for SimulatedPair {
     }
 
     fn room(&self) -> usize {
-        self.end(|end| end.sizes.requests - end.entries())
+        self.end.with(|end| end.sizes.requests - end.entries())
     }
 
     fn sends_in_progress(&self) -> usize {
-        self.end(|end| end.all().count())
+        self.end.with(|end| end.all().count())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.end(|end| {
+        self.end.with(|end| {
             end.receives.extend(end.prepared_receives.drain(..));
             end.requests.extend(end.prepared.drain(..));
         });
@@ -385,16 +214,23 @@ impl Pair for SimulatedPair {
     }
 
     fn next_done(&mut self) -> Option<Done> {
-        let done = self.end(|end| end.done.pop_front())?;
+        let (mut done, closes) = self.end.with(|end| end.done.pop_front())?;
         if let Done::Received { slot, .. } = done {
             let index = slot as usize;
-            self.messages[index] = self.end(|end| std::mem::take(&mut end.slots[index]));
+            let take = |end: &mut End| std::mem::take(&mut end.slots[index]);
+            self.messages[index] = self.end.with(take);
+        }
+        if let (Done::Ended { memory, .. }, Some(window)) = (&mut done, closes) {
+            *memory = self.end.with(|end| end.remove_window(window));
         }
         Some(done)
     }
 
     fn disconnect(&mut self) {
-        self.break_with(FLUSHED_STATUS, FLUSHED);
+        self.end.flush_all();
+        if let Some(peer) = &self.peer {
+            peer.flush_all();
+        }
     }
 }
 
@@ -402,12 +238,12 @@ impl Pair for SimulatedPair {
 impl Drop for SimulatedPair {
     fn drop(&mut self) {
         self.disconnect();
-        self.end(|end| {
+        self.end.with(|end| {
             end.done.clear();
             end.windows.clear();
         });
     }
 }
 
-const FLUSHED_STATUS: i32 = 5;
-const FLUSHED: &str = "Work Request Flushed Error";
+/// 64 KiB: the buffer of the first receives of a queue pair.
+const BUFFER_BYTES: u32 = 64 << 10;

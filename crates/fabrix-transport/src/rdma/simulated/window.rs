@@ -1,8 +1,9 @@
 //! Windows of a queue pair in memory.
 
-use sys_rdma::{Access, Data, Done, Memory, Remote, Unsent, Why};
+use sys_rdma::{Access, Data, Memory, Remote, Unsent, Why};
 
-use super::{End, Request, SimulatedPair, Work, bytes_of};
+use super::SimulatedPair;
+use super::end::{End, Work, bytes_of_data};
 use crate::rdma::pair::{HostPair, Pair};
 
 /// Memory that the other end reaches for a while.
@@ -33,7 +34,7 @@ impl Reached<'_> {
     pub(super) fn read(&self, bytes: &mut [u8]) -> Option<()> {
         let (all, start) = match self {
             Self::Exposed(all, start) => ((**all).clone(), *start),
-            Self::Window(data, start) => (bytes_of_window(data), *start),
+            Self::Window(data, start) => (bytes_of_data(data), *start),
         };
         bytes.copy_from_slice(all.get(start..)?.get(..bytes.len())?);
         Some(())
@@ -93,25 +94,25 @@ impl End {
     }
 
     /// Executes the opening or the closing of a window.
-    pub(super) fn change_window(&mut self, number: u32, request: &Request) {
-        if let Work::Open(_) = request.work {
-            let window = self.windows.get_mut(&number).expect("it was prepared");
-            window.state = WindowState::Open;
-            return;
-        }
-        let window = self.windows.remove(&number);
-        self.done.push_back(Done::Ended {
-            token: request.token,
-            is_ok: true,
-            memory: window.map(|window| window.data.memory),
-        });
+    pub(super) fn change_window(&mut self, number: u32, opens: bool) {
+        let window = self.windows.get_mut(&number).expect("it was prepared");
+        window.state = match opens {
+            true => WindowState::Open,
+            false => WindowState::Invalidated,
+        };
+    }
+
+    /// Removes a window that is closed. Result: its memory.
+    pub(super) fn remove_window(&mut self, number: u32) -> Option<Memory> {
+        self.windows
+            .remove(&number)
+            .map(|window| window.data.memory)
     }
 }
 
 impl HostPair for SimulatedPair {
     fn send_with(&mut self, message: &[u8], data: Data, token: u64) -> Result<(), Unsent> {
-        let whole = [message, &bytes_of_window(&data)].concat();
-        self.prepare(1, Work::Send(whole, None, Some(data.memory)), token)
+        self.prepare(1, Work::Send(message.to_vec(), None, Some(data)), token)
     }
 
     fn open_window(&mut self, window: u32, data: Data, access: Access) -> Result<Remote, Unsent> {
@@ -119,7 +120,7 @@ impl HostPair for SimulatedPair {
             let memory = Some(data.memory);
             return Err(Unsent { memory, ..unsent });
         }
-        self.end(|end| {
+        self.end.with(|end| {
             end.openings += 1;
             let key = FIRST_WINDOW_KEY + end.openings;
             let opened = Window {
@@ -136,13 +137,12 @@ impl HostPair for SimulatedPair {
     }
 
     fn close_window(&mut self, window: u32, token: u64) -> Result<Option<Memory>, Why> {
-        let is_invalid = self.end(|end| {
+        let is_invalid = self.end.with(|end| {
             let window = end.windows.get(&window).expect("the window is open");
             window.state == WindowState::Invalidated
         });
         if is_invalid {
-            let window = self.end(|end| end.windows.remove(&window));
-            return Ok(window.map(|window| window.data.memory));
+            return Ok(self.end.with(|end| end.remove_window(window)));
         }
         let prepared = self.prepare(1, Work::Close(window), token);
         prepared.map(|()| None).map_err(|unsent| unsent.why)
@@ -150,15 +150,10 @@ impl HostPair for SimulatedPair {
 
     fn into_memory(mut self) -> Vec<(u32, Memory)> {
         self.disconnect();
-        let windows = self.end(|end| std::mem::take(&mut end.windows));
+        let windows = self.end.with(|end| std::mem::take(&mut end.windows));
         let memory = |(number, window): (u32, Window)| (number, window.data.memory);
         windows.into_iter().map(memory).collect()
     }
-}
-
-/// The bytes that the other end sees in a window.
-fn bytes_of_window(data: &Data) -> Vec<u8> {
-    bytes_of(&data.memory)[data.start..][..data.bytes as usize].to_vec()
 }
 
 /// Address of the first byte of a window.

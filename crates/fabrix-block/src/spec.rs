@@ -123,7 +123,7 @@ pub enum On {
 /// The address of a disk on another machine, opaque to this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Protocol: `nvme+tcp`, `nvme+rdma`, `iscsi`, ...
+    /// Protocol: `nvme+tcp`, `nvme+rdma`, `iscsi`, `iser`, ...
     pub scheme: String,
     /// Account for protocols with accounts in their addresses.
     pub account: Option<Account>,

@@ -9,7 +9,7 @@
 //!
 //! - `session`: a session of any protocol. `connection` holds its commands, `reconnection` its
 //!   waiting requests.
-//! - `link`, `tcp`: one connection over a transport. RDMA is in `nvme`.
+//! - `link`, `tcp`, `rdma`: one connection over a transport.
 //! - `nvme`, `iscsi`: the protocols.
 
 mod address;
@@ -21,6 +21,7 @@ mod link;
 mod nvme;
 mod options;
 mod probe;
+mod rdma;
 mod reconnection;
 mod request;
 mod resolve;

@@ -2,7 +2,7 @@
 //! completion.
 //!
 //! Knows how the task slots of a session are divided among its connections. Does not know which
-//! protocol the connection carries. TCP is in `tcp`, RDMA in `nvme::rdma`.
+//! protocol the connection carries. TCP is in `tcp`, RDMA in `rdma`.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -143,7 +143,8 @@ impl Options {
     pub(crate) fn check_transport(&self, transport: Transport) -> Result<(), ConnectError> {
         let digests = self.header_digest || self.data_digest;
         if transport == Transport::Rdma && digests {
-            let sentence = "NVMe/RDMA has no digests (hdr-digest, data-digest): the device checks what it carries";
+            let sentence =
+                "RDMA has no digests (hdr-digest, data-digest): the device checks what it carries";
             return Err(ConnectError::new(ConnectErrorKind::Usage, sentence));
         }
         Ok(())

@@ -285,7 +285,7 @@ impl<L: Link, P: Protocol<L>> Task for Session<P, L> {
                 self.send_waiting(shard);
             }
             Some(Timer::FastIoFail) => self.reconnection.fail_waiting(shard),
-            Some(Timer::Terminate) => self.terminated(shard),
+            Some(Timer::Terminate) => self.terminate_overdue(shard),
             Some(Timer::Quiesce) => {
                 self.disconnect_with(shard, ConnectErrorKind::Closed, P::QUIESCE_TIMEOUT);
             }

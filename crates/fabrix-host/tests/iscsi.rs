@@ -229,6 +229,7 @@ fn redirections_do_not_go_on_without_end(engine: Engine) {
 fn a_target_that_hangs_up_during_the_login_may_want_a_secret(engine: Engine) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = Address {
+        transport: fabrix_host::Transport::Tcp,
         host: "127.0.0.1".to_owned(),
         port: listener.local_addr().expect("bound").port(),
         target: Some("iqn.2026-01.example:mute".to_owned()),

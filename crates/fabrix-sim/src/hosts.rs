@@ -279,6 +279,7 @@ fn connect_iscsi(
     options: &Options,
 ) -> Result<iscsi::RemoteUnit, ConnectError> {
     let address = iscsi::Address {
+        transport: fabrix_host::Transport::Tcp,
         host: machine.to_string(),
         port: iscsi_at(machine).port(),
         target: Some(ISCSI_TARGET.to_owned()),

@@ -257,7 +257,7 @@ pub(crate) struct ServeArgs {
 #[derive(Args)]
 pub(crate) struct DiscoverArgs {
     /// The target: nvme+tcp://ADDR[:PORT], where ports 8009 and then 4420 are tried if none is
-    /// given; nvme+rdma:// instead; or iscsi://ADDR[:PORT]
+    /// given; nvme+rdma:// instead; or iscsi://ADDR[:PORT]; iser:// instead
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
     /// This host's NQN

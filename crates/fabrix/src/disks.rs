@@ -201,7 +201,7 @@ impl Opener {
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn Device>, Failure> {
         let (mut options, theirs) = self.remote_options(remote)?;
         options.notify = Arc::new(|weight, sentence| log::say(level(weight), sentence));
-        if remote.scheme == ISCSI {
+        if is_iscsi(remote) {
             if options.nr_io_queues > 1 {
                 let sentence =
                     "a session of iSCSI has one connection here: leave out --nr-io-queues";
@@ -223,7 +223,7 @@ impl Opener {
     pub(crate) fn nvme(&self, text: &str) -> Result<Option<(Address, Options)>, Failure> {
         let spec = Spec::parse(text).map_err(Failure::usage)?;
         match &spec.disk {
-            Disk::Remote(remote) if remote.scheme != ISCSI => {
+            Disk::Remote(remote) if !is_iscsi(remote) => {
                 let (options, _) = self.remote_options(remote)?;
                 Ok(Some((address(remote)?, options)))
             }
@@ -239,13 +239,13 @@ impl Opener {
             match (key.as_str(), value.as_str()) {
                 ("hdr-digest", "") => options.header_digest = true,
                 ("data-digest", "") => options.data_digest = true,
-                ("target_user", user) if remote.scheme == ISCSI => theirs.user = user.to_owned(),
-                ("target_password", secret) if remote.scheme == ISCSI => {
+                ("target_user", user) if is_iscsi(remote) => theirs.user = user.to_owned(),
+                ("target_password", secret) if is_iscsi(remote) => {
                     let secret = Secret::of_value(secret).map_err(Failure::usage)?;
                     theirs.secret = secrets::read(&secret, remote)?;
                 }
                 _ => {
-                    let more = if remote.scheme == ISCSI {
+                    let more = if is_iscsi(remote) {
                         ", target_user and target_password"
                     } else {
                         ""
@@ -290,8 +290,9 @@ fn initiator(name: &str, remote: &Remote, theirs: Theirs) -> Result<Initiator, F
         }),
         Some(account) => {
             return Err(Failure::usage(format!(
-                "{remote}: the secret of {} is missing; write iscsi://USER%SECRET@HOST, or iscsi://USER%@FILE@HOST",
-                account.user
+                "{remote}: the secret of {user} is missing; write {scheme}://USER%SECRET@HOST, or USER%@FILE@HOST",
+                user = account.user,
+                scheme = remote.scheme,
             )));
         }
         None => None,
@@ -319,6 +320,7 @@ fn initiator(name: &str, remote: &Remote, theirs: Theirs) -> Result<Initiator, F
 pub(crate) fn unit(remote: &Remote) -> Result<iscsi::Address, Failure> {
     let lun = remote.nsid.map(lun).transpose();
     Ok(iscsi::Address {
+        transport: iscsi::Address::transport_of(&remote.scheme).unwrap_or(Transport::Tcp),
         host: remote.host.clone(),
         port: remote.port.unwrap_or(iscsi::DEFAULT_PORT),
         target: remote.nqn.clone(),
@@ -362,9 +364,11 @@ pub(crate) fn discover_iscsi(
 /// The failure to reach a target. At a usual port of the other protocol the sentence names that
 /// protocol.
 pub(crate) fn not_reached(remote: &Remote) -> impl Fn(ConnectError) -> Failure {
-    let is_iscsi = remote.scheme == ISCSI;
+    let is_iscsi = is_iscsi(remote);
     let other = match remote.port {
-        Some(iscsi::DEFAULT_PORT) if !is_iscsi => Some(("iSCSI", ISCSI)),
+        Some(iscsi::DEFAULT_PORT) if !is_iscsi => {
+            Some(("iSCSI", iscsi::Address::scheme(Transport::Tcp)))
+        }
         Some(fabrix_host::DEFAULT_PORT | DISCOVERY_PORT) if is_iscsi => {
             Some(("NVMe/TCP", "nvme+tcp"))
         }
@@ -399,8 +403,10 @@ pub(crate) fn host_text(address: SocketAddr) -> String {
     }
 }
 
-/// URI scheme of iSCSI.
-pub(crate) const ISCSI: &str = "iscsi";
+/// Whether an address is one of iSCSI, over TCP or RDMA.
+pub(crate) fn is_iscsi(remote: &Remote) -> bool {
+    iscsi::Address::transport_of(&remote.scheme).is_some()
+}
 
 /// Location of an unnamed disk, from which its identity is derived. It does not depend on the
 /// options.
@@ -446,7 +452,7 @@ fn is_in_memory(spec: &Spec) -> bool {
 pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
     let Some(transport) = Transport::of_scheme(&remote.scheme) else {
         return Err(Failure::usage(format!(
-            "{}://{}: this version reaches remote disks over nvme+tcp, nvme+rdma and iscsi only",
+            "{}://{}: this version reaches remote disks over nvme+tcp, nvme+rdma, iscsi and iser only",
             remote.scheme, remote.host
         )));
     };

@@ -254,7 +254,7 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
 
 /// Valid forms, for error messages.
 const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), nvme+tcp://HOST[:4420][/NQN[/NSID]], \
-     nvme+rdma:// like it, or iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]";
+     nvme+rdma:// like it, iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]], or iser:// like it";
 
 /// Options without a value. In a list of members they belong to the preceding member and are not
 /// file names.

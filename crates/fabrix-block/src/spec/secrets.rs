@@ -83,7 +83,7 @@ fn addresses(text: &str) -> impl Iterator<Item = usize> {
         let is_scheme_byte = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
         let before = text[..colon].trim_end_matches(is_scheme_byte);
         let scheme = text[before.len()..colon].to_ascii_lowercase();
-        let is_ours = scheme == "iscsi" || scheme.starts_with("nvme");
+        let is_ours = matches!(scheme.as_str(), "iscsi" | "iser") || scheme.starts_with("nvme");
         let begins = before.is_empty() || before.ends_with([',', '(', '=', ' ', '\'', '"']);
         (begins && is_ours).then_some(before.len())
     })

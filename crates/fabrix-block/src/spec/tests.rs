@@ -49,6 +49,7 @@ fn reads_the_disks_of_the_manual() {
 fn reads_the_addresses_of_remote_disks() {
     check("nvme+tcp://10.0.0.1", "nvme+tcp://10.0.0.1");
     check("nvme+rdma://10.0.0.1/n/2", "nvme+rdma://10.0.0.1/n/2");
+    check("iSER://10.0.0.1:3261/n/2", "iser://10.0.0.1:3261/n/2");
     check(
         "NVMe+TCP://box:4421/nqn.2014-08.org.example:a/3",
         "nvme+tcp://box:4421/nqn.2014-08.org.example:a/3",
@@ -102,6 +103,7 @@ fn says_what_is_wrong_and_what_to_write() {
         ("img.raw", "there is no file of this name"),
         ("rma:1G", "(did you mean ram:1G?)"),
         ("iscsi:box/x", "(did you mean iscsi://box/x?)"),
+        ("iser:box/x", "(did you mean iser://box/x?)"),
         ("nvme+tcp:192.0.2.1", "(did you mean nvme+tcp://192.0.2.1?)"),
         (
             "nvme+rdm:192.0.2.1",
@@ -329,6 +331,11 @@ fn a_secret_is_read_and_never_shown() {
     );
     let shown = without_secrets("iscsi://h/n?target_password=secret&x=1,ro");
     assert_eq!(shown, "iscsi://h/n?target_password=...");
+    let shown = without_secrets("iser://me%secret@h/n,target_user=it,target_password=another");
+    assert_eq!(
+        shown,
+        "iser://me%...@h/n,target_user=it,target_password=..."
+    );
     let shown = without_secrets("iscsi://h/n?target_password=secret&data-digest,ro");
     assert_eq!(shown, "iscsi://h/n?target_password=...&data-digest,ro");
     let shown =
@@ -358,6 +365,7 @@ fn a_secret_may_be_in_a_file_and_what_was_shown_is_no_secret() {
     let text = "iscsi://me%@/etc/a%2Cb@box:1/iqn.x/0,ro";
     assert!(account(text) == file("/etc/a,b"));
     assert!(account("iscsi://me%@chap@box") == file("chap"));
+    assert!(account("iser://me%@chap@box") == file("chap"));
     assert!(account("iscsi://me%...@box").is_none() && account("iscsi://me@box").is_none());
     assert!(account("iscsi://me%secret\r\n@box") == Some(Secret::Text("secret".to_owned())));
     assert!(Secret::of_value("@chap\r\n").ok() == file("chap"));

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use fabrix_proto::Nanos;
 use fabrix_proto::iscsi::initiator::{TaskOutcome, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::scsi::additional::AdditionalSense;
@@ -20,21 +21,35 @@ use super::plan::Found;
 use super::session::Session;
 use crate::connection::InFlight;
 use crate::session::{Outcome, now};
-use crate::{ConnectError, ConnectErrorKind, PathEvent};
+use crate::{ConnectError, ConnectErrorKind, PathEvent, Transport};
 
 impl<L: IscsiLink> Session<L> {
-    /// The login is complete: asks for the logical unit, or for the list of targets.
+    /// The login is complete. Over RDMA a pause follows, for the sake of Linux' target.
     pub(super) fn logged_in(&mut self, shard: &mut Shard) {
-        if self.plan.target.is_some() {
-            match Bringup::new(self.plan.lun) {
-                Ok(bringup) => {
-                    self.protocol.bringup = Some(bringup);
-                    self.step(shard);
-                }
-                Err(error) => self.disconnect(shard, ConnectError::from(error)),
+        match self.plan.transport {
+            Transport::Tcp => self.begin(shard),
+            Transport::Rdma => {
+                let at = now(shard).0.saturating_add(PAUSE_AFTER_LOGIN);
+                self.step_at(shard, Nanos(at));
             }
-            return;
         }
+    }
+
+    /// Asks for the logical unit, or for the list of targets.
+    fn begin(&mut self, shard: &mut Shard) {
+        if self.plan.target.is_none() {
+            return self.ask_for_targets(shard);
+        }
+        match Bringup::new(self.plan.lun) {
+            Ok(bringup) => {
+                self.protocol.bringup = Some(bringup);
+                self.step(shard);
+            }
+            Err(error) => self.disconnect(shard, ConnectError::from(error)),
+        }
+    }
+
+    fn ask_for_targets(&mut self, shard: &mut Shard) {
         let speak = self.connections.first_mut().and_then(Connection::speak);
         let is_sent = speak.is_some_and(|(initiator, mut out)| initiator.send_targets(&mut out));
         if !is_sent {
@@ -86,6 +101,9 @@ impl<L: IscsiLink> Session<L> {
 
     /// Takes the next step of the bring-up.
     pub(super) fn step(&mut self, shard: &mut Shard) {
+        if self.protocol.bringup.is_none() {
+            return self.begin(shard);
+        }
         let now = now(shard);
         let Some(step) = self
             .protocol
@@ -184,6 +202,11 @@ impl<L: IscsiLink> Session<L> {
         let _sent = connection.send(shard.now(), &command, None, content);
     }
 }
+
+/// 100 ms, in nanoseconds. Linux' target (isert, 6.1 and 6.12) answers the login over RDMA before
+/// it has registered the session. A text that comes before is rejected, and a SCSI command makes
+/// its kernel fail. Linux' own initiator is slower: its login is a program.
+const PAUSE_AFTER_LOGIN: u64 = 100_000_000;
 
 /// Whether a disk announces another size.
 fn is_capacity_change(sense: Sense) -> bool {

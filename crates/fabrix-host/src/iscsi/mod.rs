@@ -4,7 +4,7 @@
 //! - `session`: one session with one target, which carries out a `plan`. `bringup` reads the
 //!   properties of the logical unit.
 //! - `transfer`: requests as commands.
-//! - `connection`: the session's only connection. `tcp` alone names a transport.
+//! - `connection`: the session's only connection. `tcp` and `rdma` begin it, `transport` chooses.
 //! - `command`, `known_disk`: tables from requests to commands, and from INQUIRY data to a disk.
 
 mod bringup;
@@ -13,9 +13,11 @@ mod command;
 mod connection;
 mod known_disk;
 mod plan;
+mod rdma;
 mod session;
 mod tcp;
 mod transfer;
+mod transport;
 
 use std::fmt;
 
@@ -25,15 +27,17 @@ pub use channel::RemoteUnit;
 
 use crate::address::write_uri;
 use crate::resolve::{first_that_answers, only_name, resolve};
-use crate::{ConnectError, ConnectErrorKind, Options};
+use crate::{ConnectError, ConnectErrorKind, Options, Transport};
 use plan::{Found, Plan};
 
 /// Address of a remote logical unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
+    /// What carries the connections.
+    pub transport: Transport,
     /// Host name or IP address.
     pub host: String,
-    /// TCP port.
+    /// Port, of TCP or of RDMA's connection manager.
     pub port: u16,
     /// Name of the target. None: discovery finds it, if there is only one.
     pub target: Option<String>,
@@ -41,13 +45,32 @@ pub struct Address {
     pub lun: Option<u16>,
 }
 
-/// TCP port of iSCSI.
+impl Address {
+    /// Scheme of the URIs of iSCSI over a transport.
+    #[must_use]
+    pub const fn scheme(transport: Transport) -> &'static str {
+        match transport {
+            Transport::Tcp => "iscsi",
+            Transport::Rdma => "iser",
+        }
+    }
+
+    /// The transport of a URI's scheme. None: the scheme is of another protocol.
+    #[must_use]
+    pub fn transport_of(scheme: &str) -> Option<Transport> {
+        let mut all = [Transport::Tcp, Transport::Rdma].into_iter();
+        all.find(|it| Self::scheme(*it) == scheme)
+    }
+}
+
+/// Port of iSCSI over TCP and over RDMA.
 pub const DEFAULT_PORT: u16 = 3260;
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = (self.target.as_deref(), self.lun.map(u32::from));
-        write_uri(f, "iscsi", (&self.host, self.port), path)
+        let scheme = Self::scheme(self.transport);
+        write_uri(f, scheme, (&self.host, self.port), path)
     }
 }
 
@@ -82,6 +105,7 @@ pub fn connect(
     options: &Options,
 ) -> Result<RemoteUnit, ConnectError> {
     options.check()?;
+    options.check_transport(address.transport)?;
     let target = match &address.target {
         Some(name) => name.clone(),
         None => only_target(address, &discover(address, initiator, options)?)?,
@@ -109,6 +133,7 @@ pub fn discover(
     options: &Options,
 ) -> Result<Vec<DiscoveredTarget>, ConnectError> {
     options.check()?;
+    options.check_transport(address.transport)?;
     let everything = Address {
         target: None,
         lun: None,

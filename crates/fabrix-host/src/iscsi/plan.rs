@@ -12,11 +12,12 @@ use fabrix_rt::Control;
 
 use super::known_disk::KnownDisk;
 use super::{Account, Address, Initiator};
-use crate::{ConnectError, ConnectErrorKind, Options};
+use crate::{ConnectError, ConnectErrorKind, Options, Transport};
 
 /// Target, disk and options of a session.
 #[derive(Clone)]
 pub(crate) struct Plan {
+    pub(super) transport: Transport,
     pub(super) portal: SocketAddr,
     /// None: a discovery session.
     pub(super) target: Option<Box<str>>,
@@ -43,6 +44,7 @@ impl Plan {
         let drawn = options.control.random(&mut isid[1..4]);
         drawn.map_err(|error| no_random(&error))?;
         let plan = Self {
+            transport: address.transport,
             portal,
             target: address.target.as_deref().map(Into::into),
             lun: address.lun,
@@ -118,7 +120,7 @@ impl Plan {
             auth,
             header_digest: self.options.header_digest,
             data_digest: self.options.data_digest,
-            rdma: false,
+            rdma: self.transport == Transport::Rdma,
         })
     }
 }
@@ -162,11 +164,19 @@ pub(crate) enum Found {
     Targets(Vec<DiscoveredTarget>),
 }
 
-/// Most commands in progress: the queue size of the options.
-pub(super) fn slots(options: &Options) -> u16 {
-    options.queue_size.min(MOST_SLOTS)
+impl Plan {
+    /// Most commands in progress: the queue size of the options. A session without a disk sends one
+    /// after the other.
+    pub(super) fn slots(&self) -> u16 {
+        match self.expected {
+            Some(_) => self.options.queue_size.min(MOST_SLOTS),
+            None => SLOTS_WITHOUT_DISK,
+        }
+    }
 }
 
+/// Slots of a session without a disk.
+const SLOTS_WITHOUT_DISK: u16 = 4;
 /// Task tags of the protocol machine.
 const MOST_SLOTS: u16 = 4096;
 /// Type of an ISID that is made of random bytes. Source: RFC 7143, section 11.12.5.

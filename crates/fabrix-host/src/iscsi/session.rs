@@ -16,7 +16,7 @@ use fabrix_rt::{Shard, TaskId};
 use fabrix_transport::Ended;
 
 use super::connection::{Connection, IscsiLink, OwnCommand};
-use super::plan::{Found, Plan, slots};
+use super::plan::{Found, Plan};
 use crate::connection::InFlight;
 use crate::reconnection::State;
 use crate::resolve::on_the_link_of;
@@ -56,7 +56,7 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
 
     fn open(session: &mut Session<L>, shard: &mut Shard) -> Result<(), ConnectError> {
         session.protocol.has_changed = false;
-        let setup = (session.plan.login()?, slots(&session.plan.options));
+        let setup = (session.plan.login()?, session.plan.slots());
         session.open_connection(shard, session.protocol.portal, setup)
     }
 
@@ -93,8 +93,7 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
     }
 
     fn too_slow(session: &Session<L>, within: Duration) -> ConnectError {
-        let connection = session.connections.first();
-        if !connection.is_some_and(Connection::is_connected) {
+        if !session.is_connected() {
             return ConnectError::no_connection(within);
         }
         let sentence = match &session.protocol.bringup {
@@ -112,6 +111,9 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
         match ended {
             Ended::Closed => ConnectError::new(ConnectErrorKind::Closed, session.close_reason()),
             Ended::Socket(errno) => ConnectError::socket("the connection", -errno),
+            Ended::Rdma(failure) if !session.is_connected() => {
+                ConnectError::new(ConnectErrorKind::Unreachable, failure.why.as_str())
+            }
             Ended::Rdma(failure) => {
                 let sentence = format!("the connection failed: {}", failure.why);
                 ConnectError::new(ConnectErrorKind::Closed, sentence)
@@ -186,7 +188,7 @@ impl<L: IscsiLink> Session<L> {
     /// A session that carries out a plan.
     pub(super) fn from_plan(task: TaskId, plan: Plan) -> Self {
         let is_for_disk = plan.expected.is_some();
-        let capacity = if is_for_disk { slots(&plan.options) } else { 0 };
+        let capacity = if is_for_disk { plan.slots() } else { 0 };
         let target = (plan.portal, is_for_disk);
         let options = Arc::clone(&plan.options);
         let protocol = Iscsi {
@@ -198,6 +200,12 @@ impl<L: IscsiLink> Session<L> {
             reservation_reported: false,
         };
         Self::new((task, capacity.into()), target, &options, (plan, protocol))
+    }
+
+    /// Whether the transport has connected.
+    fn is_connected(&self) -> bool {
+        let connection = self.connections.first();
+        connection.is_some_and(Connection::is_connected)
     }
 
     /// The login has failed, or the target redirects it.
@@ -255,16 +263,20 @@ impl<L: IscsiLink> Session<L> {
     }
 
     /// The error when the target has closed the connection. LIO closes it during the login, without
-    /// a status, when it wants a secret and the initiator has none.
+    /// a status, when it wants a secret and the initiator has none. Over RDMA its status is lost
+    /// when it ends the connection before the status has left.
     fn close_reason(&self) -> &'static str {
         let initiator = self.connections.first().and_then(Connection::endpoint);
         let logs_in = self.reconnection.state == State::Connecting
             && initiator.is_some_and(|initiator| !initiator.is_ready());
         match (logs_in, self.plan.has_secret()) {
             (true, false) => {
-                "the target closed the connection during the login: does it want a secret, iscsi://USER%SECRET@HOST?"
+                "the target closed the connection during the login: is its name right, and does it want a secret, \
+                 USER%SECRET@HOST?"
             }
-            (true, true) => "the target closed the connection during the login",
+            (true, true) => {
+                "the target closed the connection during the login: are its name, the user and the secret right?"
+            }
             (false, _) => "the connection was closed by the target",
         }
     }

@@ -7,11 +7,12 @@ use fabrix_block::Channel;
 use fabrix_proto::nvme::bringup::Facts;
 use fabrix_proto::nvme::tcp::host::Host;
 use fabrix_rt::Shard;
+use fabrix_transport::ConnectingRdma;
 
 use super::plan::Plan;
 use super::queue::NvmeLink;
-use super::rdma::RdmaLink;
 use super::session::Session;
+use crate::rdma::RdmaLink;
 use crate::tcp::TcpLink;
 use crate::{ConnectError, Transport, channel, probe};
 
@@ -27,7 +28,7 @@ impl Plan {
         };
         match self.transport {
             Transport::Tcp => plan.probe_over::<TcpLink<Host>>(),
-            Transport::Rdma => plan.probe_over::<RdmaLink>(),
+            Transport::Rdma => plan.probe_over::<RdmaLink<ConnectingRdma>>(),
         }
     }
 
@@ -40,7 +41,7 @@ impl Plan {
     pub(crate) fn open(&self, shard: &mut Shard) -> Box<dyn Channel> {
         match self.transport {
             Transport::Tcp => self.open_over::<TcpLink<Host>>(shard),
-            Transport::Rdma => self.open_over::<RdmaLink>(shard),
+            Transport::Rdma => self.open_over::<RdmaLink<ConnectingRdma>>(shard),
         }
     }
 

@@ -98,8 +98,15 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
         connection.is_none_or(|connection| connection.link.is_drained())
     }
 
+    /// The time for the last PDU is over. A connection over RDMA is quiet at once: no completion
+    /// follows.
+    pub(super) fn terminate_overdue(&mut self, shard: &mut Shard) {
+        self.terminated(shard);
+        self.back_off_when_quiet(shard);
+    }
+
     /// The last PDU was sent, or its time is over.
-    pub(super) fn terminated(&mut self, shard: &mut Shard) {
+    fn terminated(&mut self, shard: &mut Shard) {
         self.reconnection.timers.cancel(shard, Timer::Terminate);
         if let Some(index) = self.terminating.take()
             && let Some(connection) = self.connections.get_mut(index)

@@ -62,6 +62,7 @@ pub fn initiator() -> Initiator {
 
 pub fn address(unit: &Unit) -> Address {
     Address {
+        transport: fabrix_host::Transport::Tcp,
         host: unit.address.ip().to_string(),
         port: unit.address.port(),
         target: Some(TARGET.to_owned()),

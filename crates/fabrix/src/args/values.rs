@@ -216,7 +216,8 @@ Disks:
   /path, vm.img or file:PATH,size=1G  a file (made if size= is given) or a block device; direct=off for buffered
   raid0:chunk=256k,(A,B,...)      a stripe of any disks
   nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk; nvme+rdma:// instead, over RDMA
-  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  a remote disk; target_user= and target_password= for mutual CHAP.
+  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  a remote disk; iser:// instead, over RDMA;
+                                  target_user= and target_password= for mutual CHAP.
                                   USER%@FILE@ and target_password=@FILE read the secret from a file of yours
   Options after a comma: name=..., block=512|4096, physical=512|4096, ro, inject=delay:5ms,
   inject=error:0.1%. block is the unit of every address; physical is the alignment that hosts are advised (4096)

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::terminal::{say, show};
 use crate::args::DiscoverArgs;
-use crate::disks::{ISCSI, address, discover_iscsi, not_reached};
+use crate::disks::{address, discover_iscsi, is_iscsi, not_reached};
 use crate::failure::Failure;
 use crate::host_names::host_options;
 use crate::log;
@@ -32,13 +32,13 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let spec = spec.map_err(Failure::usage)?;
     let Disk::Remote(remote) = spec.disk else {
         return Err(Failure::usage(format!(
-            "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT], or nvme+rdma:// or iscsi:// alike",
+            "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT], or nvme+rdma://, iscsi:// or iser:// alike",
             without_secrets(&args.uri)
         )));
     };
     let mut options = host_options(args.hostnqn.as_deref(), None)?;
     options.local = args.host_traddr;
-    if remote.scheme == ISCSI {
+    if is_iscsi(&remote) {
         let targets = discover_iscsi(&remote, args.initiator_name.as_deref(), &options)?;
         let text = || targets_to_text(&targets);
         show(args.output, text, || targets_to_json(&targets))?;

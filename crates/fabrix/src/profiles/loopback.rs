@@ -151,6 +151,7 @@ fn iscsi(
     options: &fabrix_host::Options,
 ) -> Result<Arc<dyn Device>, Failure> {
     let address = fabrix_host::iscsi::Address {
+        transport: fabrix_host::Transport::Tcp,
         host: HOST.to_owned(),
         port,
         target: Some(IQN.to_owned()),

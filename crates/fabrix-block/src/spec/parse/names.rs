@@ -26,7 +26,7 @@ pub(super) fn unknown(word: &str, kinds: &str) -> String {
     if let Some(meant) = nearest(kind) {
         let rest = if rest.is_empty() { "..." } else { rest };
         let (colon, rest) = match meant {
-            "nvme+tcp" | "nvme+rdma" | "iscsi" => ("://", rest.trim_start_matches('/')),
+            "nvme+tcp" | "nvme+rdma" | "iscsi" | "iser" => ("://", rest.trim_start_matches('/')),
             _ => (":", rest),
         };
         return format!(
@@ -88,7 +88,7 @@ fn distance(word: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "ram",
     "null",
     "file",
@@ -96,4 +96,5 @@ const KINDS: [&str; 7] = [
     "nvme+tcp",
     "nvme+rdma",
     "iscsi",
+    "iser",
 ];

@@ -58,7 +58,10 @@ fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a s
     let Some((account, rest)) = split_account(address) else {
         return Ok((None, address));
     };
-    if !scheme.eq_ignore_ascii_case("iscsi") {
+    let has_accounts = ["iscsi", "iser"]
+        .iter()
+        .any(|it| scheme.eq_ignore_ascii_case(it));
+    if !has_accounts {
         return Err(format!(
             "`{rest}`: an address of {scheme} has no user; `@` is not the name or address of a machine"
         ));

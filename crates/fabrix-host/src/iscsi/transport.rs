@@ -1,0 +1,48 @@
+//! The transports of a session. The only file of this folder that chooses one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fabrix_block::Channel;
+use fabrix_proto::iscsi::initiator::Initiator;
+use fabrix_proto::iscsi::tcp::Tcp;
+use fabrix_rt::Shard;
+use fabrix_transport::ConnectingIser;
+
+use super::connection::IscsiLink;
+use super::plan::{Found, Plan};
+use super::session::Session;
+use crate::rdma::RdmaLink;
+use crate::tcp::TcpLink;
+use crate::{ConnectError, Transport, channel, probe};
+
+impl Plan {
+    /// Connects to `portal`, learns what the target has, disconnects.
+    ///
+    /// # Errors
+    /// As [`probe::probe`].
+    pub(super) fn probe(&self, portal: SocketAddr) -> Result<Found, ConnectError> {
+        let plan = self.at(portal);
+        match self.transport {
+            Transport::Tcp => plan.probe_over::<TcpLink<Tcp<Initiator>>>(),
+            Transport::Rdma => plan.probe_over::<RdmaLink<ConnectingIser>>(),
+        }
+    }
+
+    fn probe_over<L: IscsiLink>(self) -> Result<Found, ConnectError> {
+        let options = Arc::clone(&self.options);
+        probe::probe(&options, |task| Session::<L>::from_plan(task, self))
+    }
+
+    /// Opens a channel to the disk, with a session of its own that starts to connect.
+    pub(super) fn open(self, shard: &mut Shard) -> Box<dyn Channel> {
+        match self.transport {
+            Transport::Tcp => self.open_over::<TcpLink<Tcp<Initiator>>>(shard),
+            Transport::Rdma => self.open_over::<RdmaLink<ConnectingIser>>(shard),
+        }
+    }
+
+    fn open_over<L: IscsiLink>(self, shard: &mut Shard) -> Box<dyn Channel> {
+        channel::open(shard, |task| Session::<L>::from_plan(task, self))
+    }
+}

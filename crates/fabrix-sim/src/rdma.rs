@@ -222,6 +222,11 @@ impl State {
     }
 }
 
+/// Adds an event of an end to the digest.
+fn note(world: &World, id: u64, kind: u64) {
+    world.net().note(world.now().0 ^ (id << 8) ^ kind);
+}
+
 impl End {
     fn new(shard: usize, key: usize, local: SocketAddr) -> Self {
         Self {

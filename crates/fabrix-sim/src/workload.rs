@@ -293,6 +293,13 @@ impl Workload {
             trace::note(|| Entry::new(trace::CHECKER, fault.clone()).blocks(blocks.clone()));
             self.faults.push(fault);
         }
+        if let Loan::Buf(buf) = loan
+            && !buf.is_unique()
+        {
+            let word = operation.word();
+            let fault = format!("a {word} of {blocks:?} has ended, and its buffer is still used");
+            self.faults.push(fault);
+        }
         let durable = operation.promises_durability() || !self.volatile_cache;
         let mut checker = self.checker.borrow_mut();
         let has_fua = matches!(operation, Operation::Write { .. }) || !self.wish.flushes_apart;

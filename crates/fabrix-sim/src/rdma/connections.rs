@@ -8,7 +8,7 @@ use std::time::Duration;
 use fabrix_transport::rdma::simulated::SimulatedEnd;
 use fabrix_transport::rdma::{EventKind, Failure, Limits, Parameters, Step};
 
-use super::{End, Rdma, Stage, Told};
+use super::{End, Rdma, Stage, Told, note};
 use crate::net::address_of;
 use crate::world::World;
 
@@ -156,7 +156,7 @@ impl Rdma {
         if asking.is_cut || asking.stage != Stage::Asking || state.removed.contains(&to) {
             return;
         }
-        world.net().note(id << 8 | 5);
+        note(world, id, 5);
         let (local, remote) = (asking.local, asking.remote.expect("it asks somebody"));
         if world.now() < state.refuses_until {
             drop(state);
@@ -250,7 +250,7 @@ impl Rdma {
                 world.rdma().accepted(world, id, parameters);
             });
         }
-        world.net().note(id << 8 | 6);
+        note(world, id, 6);
         let (peer, is_cut) = (state.ends[&id].peer.expect("asked"), state.ends[&id].is_cut);
         let back = state.arrival(world, to, from);
         let asking = state.ends.get_mut(&peer).filter(|_| !is_cut);
@@ -297,7 +297,7 @@ impl Rdma {
         if let Some(at) = state.delayed(world, from, to) {
             return world.plan(at, move |world| world.rdma().peer_has_left(world, id));
         }
-        world.net().note(id << 8 | 7);
+        note(world, id, 7);
         state.tell(world, id, Told::Other(EventKind::Disconnected));
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use fabrix_transport::rdma::simulated::{SimulatedEnd, Step};
 
-use super::Rdma;
+use super::{Rdma, note};
 use crate::world::World;
 
 impl Rdma {
@@ -46,7 +46,7 @@ impl Rdma {
         }) {
             return;
         }
-        world.net().note(id << 8 | 1);
+        note(world, id, 1);
         match device.execute(&peers) {
             // A lost request ends when its time is over.
             Step::Idle | Step::Lost => {}
@@ -103,7 +103,7 @@ impl Rdma {
         {
             return;
         }
-        world.net().note(id << 8 | 2);
+        note(world, id, 2);
         device.acknowledge();
         let mut state = self.state();
         if let Some(end) = state.ends.get_mut(&id) {
@@ -117,7 +117,7 @@ impl Rdma {
         let mut state = self.state();
         let end = state.ends.get(&id);
         if let Some(device) = end.and_then(|end| end.device.clone()) {
-            world.net().note(id << 8 | 3);
+            note(world, id, 3);
             device.deliver();
             state.tell_ready(world, id);
         }
@@ -129,7 +129,7 @@ impl Rdma {
         let end = state.ends.get(&id).filter(|end| end.ended < number);
         let device = end.and_then(|end| end.device.clone());
         if let Some(device) = device.filter(|device| !device.is_closed()) {
-            world.net().note(id << 8 | 4);
+            note(world, id, 4);
             device.fail(RETRY_EXCEEDED, "transport retry counter exceeded");
             state.tell_ready(world, id);
         }

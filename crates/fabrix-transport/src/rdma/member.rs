@@ -22,6 +22,10 @@ pub struct Member {
 }
 
 /// The queue pair of a device, or one in memory with its id in a simulated network.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large variant is the one of the data path"
+)]
 pub(super) enum QueuePairKind {
     Verbs(QueuePair),
     Simulated(SimulatedPair, Box<dyn SimulatedId>),

@@ -104,10 +104,13 @@ fn plan_at_a_connection(
 }
 
 /// Plans that the device of the target or of a host is removed for a time.
+///
+/// Only a device of the target is dead from then on. With a dead one a host would connect again
+/// while the target works on for the lost connection, see [`cut`].
 fn plan_a_removal(world: &Rc<World>, at: Nanos, choices: &mut Choices, time: Duration) {
     let of_target = choices.once_in(2);
     let word = usize::try_from(choices.below(1 << 16)).expect("an index");
-    let is_dead = choices.once_in(2);
+    let is_dead = of_target && choices.once_in(2);
     world.is_disturbed_until(at + time);
     world.plan_fault(at, move |world| {
         let shards = world.shard_ids();

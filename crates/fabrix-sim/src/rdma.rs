@@ -122,7 +122,8 @@ impl Habits {
             latency: Duration::from_micros(latency),
             jitter: Duration::from_micros(choices.between(0, 5_000)),
             late: Duration::from_micros(choices.between(0, latency)),
-            retry: Duration::from_millis(choices.one_of(&[4_000, 2_000, 8_000])),
+            // Longer than commands are at the disk: a host that gives up connects again at once.
+            retry: Duration::from_millis(choices.one_of(&[10_000, 7_000])),
             reads: choices.one_of(&[16, 4, 1]),
             invalidates: !choices.once_in(3),
         }

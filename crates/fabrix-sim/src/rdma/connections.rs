@@ -106,7 +106,7 @@ impl Rdma {
         let port = state.next_port;
         state.next_port += 1;
         let end = state.ends.get_mut(&id).expect("the id is there");
-        let from = from.unwrap_or(end.local.ip());
+        let from = from.unwrap_or_else(|| end.local.ip());
         end.local = SocketAddr::new(from, port);
         end.remote = Some(to);
         drop(state);

@@ -185,8 +185,7 @@ impl<P: HostPair> Connection for IserInitiatorQueue<P> {
     }
 
     /// The last message is a Logout. The target ends the connection after it. The end of an RDMA
-    /// connection overtakes messages: Linux' target would find one that is gone before it is
-    /// answered, or before its response is acknowledged.
+    /// connection overtakes messages: Linux' target ignores a Logout of a connection that is gone.
     fn is_drained(&self) -> bool {
         self.is_lost || self.wire.pair.is_none()
     }

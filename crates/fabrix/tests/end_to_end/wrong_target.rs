@@ -179,7 +179,7 @@ fn only_a_target_can_be_asked_for_its_subsystems() {
     refused(
         &["discover", "nvme+fc://127.0.0.1"],
         2,
-        &["nvme+fc://127.0.0.1", "nvme+tcp, nvme+rdma and iscsi"],
+        &["nvme+fc://127.0.0.1", "nvme+tcp, nvme+rdma, iscsi and iser"],
     );
     refused(
         &["discover", "nvme+tcp://127.0.0.1:0"],

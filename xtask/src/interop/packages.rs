@@ -55,7 +55,7 @@ sg3-utils: sg_xcopy sgp_dd
 tgt: tgtadm tgtd
 udev: scsi_id
 util-linux: blkdiscard fstrim setpriv setsid
-valgrind: valgrind
+valgrind: callgrind-amd64-linux valgrind
 ";
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";
@@ -92,6 +92,7 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         "/sbin",
         "/bin",
         "/usr/lib/udev",
+        "/usr/libexec/valgrind",
         "/usr/lib/x86_64-linux-gnu/qemu",
         "/usr/lib/x86_64-linux-gnu",
         "/usr/lib/x86_64-linux-gnu/libibverbs",

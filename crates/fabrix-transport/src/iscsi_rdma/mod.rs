@@ -269,9 +269,13 @@ impl<P: Pair> Connection for IserQueue<P> {
         self.received.clear();
     }
 
-    /// RDMA connections have no direction that could end alone. An initiator ends the connection
-    /// when it has the last message.
-    fn finish(&mut self) {}
+    /// RDMA connections have no direction that could end alone, so both end. The initiator has the
+    /// last message: its send has ended.
+    fn finish(&mut self) {
+        if let Some(pair) = &mut self.wire.pair {
+            pair.disconnect();
+        }
+    }
 
     /// Ends all access of the device at once, so that no memory waits for the peer.
     fn close(&mut self) {

@@ -444,3 +444,12 @@ fn a_wrong_message_gets_the_standards_answer_and_nothing_follows() {
     assert_eq!(stage.responses()[0].0[0], 0x3F, "Reject");
     assert!(stage.queue.is_drained());
 }
+
+#[test]
+fn a_connection_ends_at_both_ends_after_the_last_message() {
+    let mut stage = Stage::logged_in(20, 4);
+    stage.queue.finish();
+    assert!(matches!(stage.hear(), Err(Ended::Closed)));
+    let told = stage.initiator.next_done();
+    assert!(matches!(told, Some(Done::Failed(failure)) if failure.is_flush()));
+}

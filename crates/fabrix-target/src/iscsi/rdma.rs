@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use fabrix_proto::Nanos;
 use fabrix_proto::iscsi::iser::wishes;
-use fabrix_proto::iscsi::target::Target;
 use fabrix_rt::{Shard, Token};
 use fabrix_transport::IserQueue;
 use fabrix_transport::rdma::{DetachedRequest, RdmaRequest};
@@ -30,8 +28,7 @@ pub(crate) fn adopt(
         slot: STREAM.receive,
     };
     let limits = limits(local, wishes());
-    let target = Target::new(limits, Nanos(shard.now().0));
-    let queue = match IserQueue::accept(shard, request, target, limits.slots(), token) {
+    let queue = match IserQueue::accept(shard, request, limits, token) {
         Ok(queue) => queue,
         Err(error) => {
             shard.remove(task);

@@ -3,9 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 
+use fabrix_proto::Nanos;
 use fabrix_proto::iscsi::iser::connect::ConnectData;
 use fabrix_proto::iscsi::iser::{MESSAGE_BYTES_MAX, REPLY_BYTES_MAX};
-use fabrix_proto::iscsi::target::Target;
+use fabrix_proto::iscsi::target::{Target, TargetLimits};
 use fabrix_rt::{Shard, Token};
 use sys_rdma::{Parameters, QueueSizes};
 use zerocopy::IntoBytes;
@@ -14,8 +15,8 @@ use super::IserQueue;
 use crate::rdma::{DetachedRequest, Hub, Member};
 
 impl IserQueue<Member> {
-    /// Accepts the connection of an initiator. `slots` is the most commands that `target` can have
-    /// in progress. `token` is that of the connection's task.
+    /// Accepts the connection of an initiator. The window of `limits` shrinks if the device has no
+    /// room for so many commands. `token` is that of the connection's task.
     ///
     /// # Errors
     /// `OutOfMemory` without buffers or locked memory, and what RDMA lacks or the device says. The
@@ -23,30 +24,45 @@ impl IserQueue<Member> {
     pub fn accept(
         shard: &mut Shard,
         request: DetachedRequest,
-        target: Target,
-        slots: u16,
+        mut limits: TargetLimits,
         token: Token,
     ) -> io::Result<Self> {
         let hub = Hub::of(shard)?;
         let asked = request.parameters;
         let mut invalidates = ConnectData::parse(&asked.private_data).takes_invalidation();
-        let member = hub.accept(shard, request.id, token, |limits| {
-            invalidates &= limits.invalidates;
-            let reads = asked.initiator_depth.min(limits.initiator_depth);
+        let member = hub.accept(shard, request.id, token, |device| {
+            limits = limits_within(device.work_requests, limits);
+            invalidates &= device.invalidates;
+            let reads = asked.initiator_depth.min(device.initiator_depth);
             let parameters = Parameters {
                 private_data: ConnectData::new(invalidates).as_bytes().to_vec(),
                 responder_resources: 0,
                 initiator_depth: reads.min(READS_MOST),
             };
-            (sizes(slots), parameters)
+            (sizes(limits.slots()), parameters)
         })?;
-        Ok(Self::new(member, target, slots, invalidates))
+        let target = Target::new(limits, Nanos(shard.now().0));
+        Ok(Self::new(member, target, limits.slots(), invalidates))
     }
 
     /// Address of this end.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.wire.pair.as_ref().and_then(Member::local_addr)
+    }
+}
+
+/// Limits of a target whose commands find room in a queue pair with so many work requests. The
+/// initiator learns the window from the target, so the smaller window binds it. A device without
+/// room for a window of 1 refuses the queue pair.
+fn limits_within(work_requests: u32, limits: TargetLimits) -> TargetLimits {
+    let receives = work_requests.saturating_sub(OTHER_REQUESTS);
+    let room = receives.min(work_requests / REQUESTS_PER_SLOT);
+    let slots = u16::try_from(room).unwrap_or(u16::MAX);
+    let most = slots.saturating_sub(limits.immediate).max(1);
+    TargetLimits {
+        window: limits.window.min(most),
+        ..limits
     }
 }
 
@@ -72,3 +88,37 @@ const REQUESTS_PER_SLOT: u32 = 2;
 const OTHER_REQUESTS: u32 = 8;
 /// RDMA READs at the same time. More of them hold up the answers behind them.
 const READS_MOST: u8 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_fits_a_small_device() {
+        let asked = TargetLimits::default();
+        for work_requests in 2 * (u32::from(asked.immediate) + 1)..=512 {
+            let limits = limits_within(work_requests, asked);
+            let sizes = sizes(limits.slots());
+            assert!(sizes.sends.max(sizes.receives) <= work_requests);
+            assert!((1..=asked.window).contains(&limits.window));
+            assert_eq!(limits.immediate, asked.immediate);
+        }
+        assert_eq!(limits_within(64, asked).window, 24);
+    }
+
+    #[test]
+    fn a_large_device_keeps_the_window() {
+        let asked = TargetLimits::default();
+        for work_requests in [272, 16_384, u32::MAX] {
+            assert_eq!(limits_within(work_requests, asked).window, asked.window);
+        }
+    }
+
+    #[test]
+    fn a_window_has_at_least_one_command() {
+        for work_requests in 0..18 {
+            let limits = limits_within(work_requests, TargetLimits::default());
+            assert_eq!(limits.window, 1);
+        }
+    }
+}

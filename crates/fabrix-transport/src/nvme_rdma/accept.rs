@@ -7,7 +7,7 @@ use fabrix_proto::nvme::rdma::IN_CAPSULE_BYTES;
 use fabrix_proto::nvme::rdma::capsule::{ENTRY_BYTES, RESPONSE_BYTES};
 use fabrix_proto::nvme::rdma::connect::ConnectAccept;
 use fabrix_rt::{Shard, Token};
-use sys_rdma::{Limits, Parameters, QueueSizes};
+use sys_rdma::{Parameters, QueueSizes};
 use zerocopy::IntoBytes;
 
 use super::RdmaQueue;
@@ -33,7 +33,7 @@ impl RdmaQueue<Member> {
         let mut slots = slots;
         let mut can_invalidate = false;
         let member = hub.accept(shard, request.id, token, |limits| {
-            slots = slots_within(limits, slots);
+            slots = slots_within(limits.work_requests, slots);
             can_invalidate = limits.invalidates;
             let accept = ConnectAccept::new(slots);
             let reads = asked.initiator_depth.min(limits.initiator_depth);
@@ -54,9 +54,9 @@ impl RdmaQueue<Member> {
     }
 }
 
-/// Commands for which a queue pair of the device has room.
-fn slots_within(limits: &Limits, slots: u16) -> u16 {
-    let room = limits.work_requests.saturating_sub(REQUESTS_OF_A_COMMAND);
+/// Commands for which a queue pair with so many work requests has room.
+fn slots_within(work_requests: u32, slots: u16) -> u16 {
+    let room = work_requests.saturating_sub(REQUESTS_OF_A_COMMAND);
     let most = u16::try_from(room / REQUESTS_PER_SLOT).unwrap_or(u16::MAX);
     slots.min(most).max(1)
 }
@@ -78,3 +78,20 @@ fn sizes(slots: u16) -> QueueSizes {
 const REQUESTS_PER_SLOT: u32 = 3;
 /// RDMA READs at the same time. More of them hold up the answers behind them.
 const READS_MOST: u8 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_fits_a_small_device() {
+        for work_requests in REQUESTS_OF_A_COMMAND + REQUESTS_PER_SLOT..=512 {
+            let slots = slots_within(work_requests, 128);
+            let sizes = sizes(slots);
+            assert!(sizes.sends.max(sizes.receives) <= work_requests);
+            assert!((1..=128).contains(&slots));
+        }
+        assert_eq!(slots_within(65, 128), 16);
+        assert_eq!(slots_within(u32::MAX, 128), 128);
+    }
+}

@@ -284,6 +284,12 @@ logout() {
     iscsiadm -m node -T $IQN -p $PORTAL "$@" --logout
 }
 
+# agreed NAME: a parameter of $session or of its connection, as Linux has it.
+agreed() {
+    cat /sys/class/iscsi_session/$session/"$1" 2>/dev/null ||
+        cat /sys/class/iscsi_connection/connection"${session#session}":0/"$1"
+}
+
 # session_is STATE: what Linux thinks of $session.
 session_is() {
     [ "$(cat /sys/class/iscsi_session/$session/state)" = "$1" ]
@@ -294,6 +300,47 @@ measured() {
     fabrix bench "$@" --verify --allow-write -o json >/tmp/bench.json 2>/tmp/bench.err ||
         fail "\`fabrix bench $*\` ended with $?: $(cat /tmp/bench.err)"
     verified /tmp/bench.json
+}
+
+# measured_through_gateway URI WORD...: our target exports the disk over NVMe/TCP, and `measured` runs with these words there.
+measured_through_gateway() {
+    fabrix serve "$1" --nqn $NQN.again --listen nvme+tcp://127.0.0.1 --allow any >/tmp/gate.out 2>/tmp/gate.err &
+    gate=$!
+    shift
+    wait_for 30 fabrix discover nvme+tcp://127.0.0.1:4420
+    measured nvme+tcp://127.0.0.1 "$@"
+    kill $gate
+    wait $gate || fail "the gateway ended with $?: $(cat /tmp/gate.err)"
+}
+
+# bench_begins URI WORD...: `fabrix bench` writes and verifies random blocks meanwhile. Its process is $bench.
+bench_begins() {
+    fabrix bench "$@" --rw randrw --size 16M --verify --allow-write -o json >/tmp/bench.json 2>/tmp/bench.err &
+    bench=$!
+}
+
+bench_goes_on() {
+    kill -0 $bench || fail "the bench has ended: $(cat /tmp/bench.err)"
+}
+
+# bench_came_back TIMES: so often, or more often, has the bench connected again.
+bench_came_back() {
+    [ "$(grep -c 'connected again' /tmp/bench.err)" -ge "$1" ]
+}
+
+# bench_ends TIMES: the time of the bench ends. All blocks were right, and it has connected again so often.
+bench_ends() {
+    wait $bench || fail "the bench ended with $?: $(cat /tmp/bench.err)"
+    verified /tmp/bench.json
+    is "how often it came back" "$(grep -c 'connected again' /tmp/bench.err)" "$1"
+}
+
+# Ends the bench before its time is over. All blocks were right until then.
+bench_is_interrupted() {
+    kill -INT $bench
+    wait $bench || contains "the bench" "$(cat /tmp/bench.err)" "interrupted: what was measured until then is shown"
+    is "errors of the bench" "$(number errors /tmp/bench.json)" 0
+    [ "$(number blocks_checked /tmp/bench.json)" -gt 0 ] || fail "no block was checked"
 }
 
 # not_opened URI PART...: a bench of the disk ends with 3, and its sentence has these parts.
@@ -353,6 +400,15 @@ nvmet_unlink() {
     rm $nvmet/ports/1/subsystems/$NVMET_NQN
 }
 
+# How often the kernel's target has made a controller.
+nvmet_controllers() {
+    dmesg | grep -c "creating nvm controller"
+}
+
+nvmet_made_more_than() {
+    [ "$(nvmet_controllers)" -gt "$1" ]
+}
+
 # Removes all that nvmet_serve has made.
 nvmet_remove() {
     nvmet_unlink
@@ -395,6 +451,44 @@ null_blk() {
         echo "${word#*=}" >"$nullb/${word%%=*}"
     done
     echo 1 >$nullb/power
+}
+
+# fio_verifies DISK DEPTH BLOCK: fio writes 4 MiB and verifies them while it writes. Tools: fio.
+fio_verifies() {
+    fio --name=verified --filename="$1" --direct=1 --ioengine=libaio --iodepth="$2" --bs="$3" --rw=randwrite --size=4M \
+        --verify=crc32c --verify_fatal=1 --verify_backlog=64 --randrepeat=0 >fio.out 2>&1 ||
+        fail "fio with $3 at depth $2: $(cat fio.out /tmp/serve.err)"
+    contains fio "$(cat fio.out)" "err= 0"
+}
+
+# load DISK NAMES: fio writes and verifies until it is told to stop. Its process is $load. NAMES is a pattern: Linux
+# counts the answers at the disks or paths of these names in /sys/block. Tools: fio.
+load() {
+    load_names=$2
+    fio --name=load --filename="$1" --direct=1 --ioengine=libaio --iodepth=16 --bs=4k-64k --rw=randwrite --size=16M \
+        --time_based --runtime=300 --verify=crc32c --verify_fatal=1 --verify_backlog=16 >/tmp/load.out 2>&1 &
+    load=$!
+}
+
+# Reads and writes that were answered.
+load_answers() {
+    cat /sys/block/$load_names/stat | awk '{all += $1 + $5} END {print all}'
+}
+
+load_goes_on() {
+    kill -0 $load || fail "the load has ended: $(cat /tmp/load.out)"
+    answered=$(load_answers)
+    wait_for 60 load_was_answered
+}
+
+load_was_answered() {
+    [ "$(load_answers)" -gt "$answered" ]
+}
+
+# The load ends: the caller has told it to, or its disk is gone. All blocks that it has verified were right.
+load_was_right() {
+    wait $load || true
+    not grep -q "verify:" /tmp/load.out || fail "wrong data: $(cat /tmp/load.out)"
 }
 
 # write_long DEVICE: verified direct writes of 4 MiB, sixteen at a time, from small pages and from mapped ones, which may

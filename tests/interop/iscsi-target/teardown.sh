@@ -6,42 +6,30 @@
 # log: Unable to (load target_core|locate Target Portal Group)|iSCSI Login negotiation failed|tcp_sendpage.. failure
 # log: Exiting Time2Retain handler because session_reinstatement=1
 lio_serve 1
-fabrix bench iscsi://$PORTAL/$LIO_IQN/0 --rw randrw --bs 8k --iodepth 16 --size 16M --runtime 200s --verify \
-    --allow-write -o json >bench.json 2>bench.err &
-load=$!
+bench_begins iscsi://$PORTAL/$LIO_IQN/0 --bs 8k --iodepth 16 --runtime 200s
 is_there() {
     ss -Htn state established dst $ADDRESS dport = ${PORTAL#*:} | grep -q .
-}
-# How often the load has come back.
-came_back() {
-    [ "$(grep -c 'connected again' bench.err)" -ge "$1" ]
-}
-goes_on() {
-    kill -0 $load || fail "the load ended: $(cat bench.err)"
 }
 
 wait_for 30 is_there
 times=0
 while [ $times -lt 10 ]; do
     sleep 0.5
-    goes_on
+    bench_goes_on
     ss -K dst $ADDRESS dport = ${PORTAL#*:} >/dev/null
     times=$((times + 1))
-    wait_for 60 came_back $times
+    wait_for 60 bench_came_back $times
 done
 while [ $times -lt 13 ]; do
     sleep 0.5
-    goes_on
+    bench_goes_on
     echo 0 >$lio_group/enable
     sleep 0.5
     echo 1 >$lio_group/enable
     times=$((times + 1))
-    wait_for 60 came_back $times
+    wait_for 60 bench_came_back $times
 done
 sleep 1
-goes_on
-kill -INT $load
-wait $load || contains "the load" "$(cat bench.err)" "interrupted: what was measured until then is shown"
-is "errors of the load" "$(number errors bench.json)" 0
-[ "$(number blocks_checked bench.json)" -gt 0 ] || fail "no block was checked"
+bench_goes_on
+bench_is_interrupted
 echo 0 >$lio_group/enable

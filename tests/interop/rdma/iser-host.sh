@@ -44,48 +44,30 @@ cmp -n 8388608 "$disk" data || fail "TCP reads other bytes than RDMA has written
 fabrix detach "$disk"
 
 # Through a gateway.
-first=$target
-fabrix serve $uri --nqn $NQN.again --listen nvme+tcp://127.0.0.1 --allow any >/tmp/gate.out 2>/tmp/gate.err &
-gate=$!
-wait_for 30 fabrix discover nvme+tcp://127.0.0.1:4420
-measured nvme+tcp://127.0.0.1 $mixed --bs 16k --iodepth 8
-kill $gate
-wait $gate || fail "the gateway ended with $?: $(cat /tmp/gate.err)"
+measured_through_gateway $uri $mixed --bs 16k --iodepth 8
 
-# came_back TIMES: so often has the load connected again.
-came_back() {
-    [ "$(grep -c 'connected again' /tmp/bench.err)" -ge "$1" ]
-}
-goes_on() {
-    kill -0 $bench || fail "the bench has ended: $(cat /tmp/bench.err)"
-}
-fabrix bench $uri --rw randrw --bs 64k --iodepth 8 --size 16M --runtime 200s --verify --allow-write \
-    --keep-alive-tmo 4s -o json >/tmp/bench.json 2>/tmp/bench.err &
-bench=$!
+bench_begins $uri --bs 64k --iodepth 8 --runtime 200s --keep-alive-tmo 4s
 sleep 3
-goes_on
-kill -9 $first
-wait $first || true
+bench_goes_on
+kill -9 $target
+wait $target || true
 serves
-wait_for 60 came_back 1
+wait_for 60 bench_came_back 1
 sleep 2
 # The kernel answers for a process that stands still, so only our pings notice.
 kill -STOP $target
 wait_for 60 grep -q "no answer to a" /tmp/bench.err
 kill -CONT $target
-wait_for 60 came_back 2
+wait_for 60 bench_came_back 2
 sleep 2
-goes_on
+bench_goes_on
 timeout 20 rdma link del rxe0 || fail "the device was not removed in time: $(cat /tmp/bench.err)"
-goes_on
+bench_goes_on
 rdma_link
-wait_for 60 came_back 3
+wait_for 60 bench_came_back 3
 sleep 2
-goes_on
-kill -INT $bench
-wait $bench || contains "the load" "$(cat /tmp/bench.err)" "interrupted: what was measured until then is shown"
-is "errors of the load" "$(number errors /tmp/bench.json)" 0
-[ "$(number blocks_checked /tmp/bench.json)" -gt 0 ] || fail "no block was checked"
+bench_goes_on
+bench_is_interrupted
 stop
 rdma_unused_by fabrix
 

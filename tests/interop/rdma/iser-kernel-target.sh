@@ -57,26 +57,17 @@ not_let_in "iser://me%some other secret@$PORTAL/$LIO_IQN/0" "authentication fail
 measured "iser://me%my own secret@$PORTAL/$LIO_IQN/0" $mixed --bs 4k
 echo 0 >$lio_group/attrib/authentication
 
-# came_back TIMES: so often has the load connected again.
-came_back() {
-    [ "$(grep -c 'connected again' /tmp/bench.err)" -ge "$1" ]
-}
-fabrix bench $uri/0 --rw randrw --bs 64k --iodepth 8 --size 16M --runtime 200s --verify --allow-write -o json \
-    >/tmp/bench.json 2>/tmp/bench.err &
-bench=$!
+bench_begins $uri/0 --bs 64k --iodepth 8 --runtime 200s
 sleep 3
 for round in 1 2; do
-    kill -0 $bench || fail "the bench has ended: $(cat /tmp/bench.err)"
+    bench_goes_on
     echo 0 >$lio_group/enable
     sleep 1
     echo 1 >$lio_group/enable
-    wait_for 60 came_back $round
+    wait_for 60 bench_came_back $round
     sleep 1
 done
-kill -INT $bench
-wait $bench || contains "the load" "$(cat /tmp/bench.err)" "interrupted: what was measured until then is shown"
-is "errors of the load" "$(number errors /tmp/bench.json)" 0
-[ "$(number blocks_checked /tmp/bench.json)" -gt 0 ] || fail "no block was checked"
+bench_is_interrupted
 
 lio_rdma 0
 disk=$(fabrix attach iscsi://$PORTAL/$LIO_IQN/0 --as nbd)

@@ -10,14 +10,6 @@
 rdma_up
 ADDRESS=$RDMA
 
-# verified DISK DEPTH BLOCK
-verified() {
-    fio --name=verified --filename="$1" --direct=1 --ioengine=libaio --iodepth="$2" --bs="$3" --rw=randwrite --size=4M \
-        --verify=crc32c --verify_fatal=1 --verify_backlog=64 --randrepeat=0 >fio.out 2>&1 ||
-        fail "fio with $3 at depth $2: $(cat fio.out /tmp/serve.err)"
-    contains fio "$(cat fio.out)" "err= 0"
-}
-
 serve ram:64M ram:64M,block=4096 --listen nvme+rdma://$RDMA --listen nvme+tcp://$RDMA --allow any
 contains "the commands" "$(cat /tmp/serve.out)" "nvme connect -t rdma -a $RDMA"
 found=$(nvme discover -t rdma -a $RDMA -s 4420)
@@ -35,10 +27,10 @@ for words in "-i 1" "-i 2"; do
     contains "the controller" "$said" "sgls      : 0x100005"
     contains "the controller" "$said" "ioccsz    : 260"
     contains "the controller" "$said" "msdbd     : 16"
-    for depth in 1 16 64; do verified $one $depth 4k; done
-    verified $one 4 16k
-    verified $two 8 64k
-    verified $two 2 1m
+    for depth in 1 16 64; do fio_verifies $one $depth 4k; done
+    fio_verifies $one 4 16k
+    fio_verifies $two 8 64k
+    fio_verifies $two 2 1m
     nvme flush $one
     blkdiscard $two
     is_zero "a discarded disk" $two 64
@@ -48,7 +40,7 @@ done
 
 # What was written over RDMA is read over TCP, and the other way round.
 connect -i 1
-verified $(disk_of 1) 4 16k
+fio_verifies $(disk_of 1) 4 16k
 cmp -n 4194304 $(disk_of 1) /dev/zero >/dev/null && fail "nothing was written"
 dd if=$(disk_of 1) of=/tmp/rdma.bytes bs=1M count=8 iflag=direct 2>/dev/null
 disconnect

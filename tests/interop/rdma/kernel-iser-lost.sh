@@ -12,33 +12,6 @@
 rdma_up
 PORTAL=$RDMA:3260
 
-# load DISK: writes and verifies until it is told to stop. Its process is $load.
-load() {
-    fio --name=load --filename="$1" --direct=1 --ioengine=libaio --iodepth=16 --bs=4k-64k --rw=randwrite --size=16M \
-        --time_based --runtime=300 --verify=crc32c --verify_fatal=1 --verify_backlog=16 >/tmp/load.out 2>&1 &
-    load=$!
-}
-
-answers() {
-    awk '{print $1 + $5}' /sys/block/"${disk##*/}"/stat
-}
-
-goes_on() {
-    [ "$(answers)" -gt "$answered" ]
-}
-
-load_goes_on() {
-    kill -0 $load || fail "the load has ended: $(cat /tmp/load.out)"
-    answered=$(answers)
-    wait_for 60 goes_on
-}
-
-load_is_right() {
-    kill $load || true
-    wait $load || true
-    not grep -q "verify:" /tmp/load.out || fail "wrong data: $(cat /tmp/load.out)"
-}
-
 serves() {
     serve file:/tmp/disk,size=64M,direct=off,name=lost --listen iser://$RDMA --listen iscsi://$RDMA --allow any
 }
@@ -47,7 +20,7 @@ serves
 initiator node.conn[0].timeo.noop_out_interval=2 node.conn[0].timeo.noop_out_timeout=2
 discover -I iser
 login -I iser
-load $disk
+load $disk "${disk##*/}"
 load_goes_on
 for what in --device --target; do
     sg_reset --no-esc $what "$(sg $disk)" || fail "$what ended with $?"
@@ -68,9 +41,10 @@ wait_for 60 not session_is LOGGED_IN
 kill -CONT $target
 wait_for 60 session_is LOGGED_IN
 load_goes_on
-load_is_right
+kill $load || true
+load_was_right
 
-load $disk
+load $disk "${disk##*/}"
 load_goes_on
 timeout 60 rdma link del rxe0 || fail "the device was not removed in time: $(cat /tmp/serve.err)"
 wait_for 10 grep -q "the RDMA device of $PORTAL is gone" /tmp/serve.err
@@ -79,7 +53,8 @@ rdma_link
 wait_for 30 grep -q "can connect there again" /tmp/serve.err
 wait_for 60 session_is LOGGED_IN
 load_goes_on
-load_is_right
+kill $load || true
+load_was_right
 logout -I iser
 stop
 rdma_unused_by fabrix

@@ -12,20 +12,6 @@
 rdma_up
 PORTAL=$RDMA:3260
 
-# verified DISK DEPTH BLOCK
-verified() {
-    fio --name=verified --filename="$1" --direct=1 --ioengine=libaio --iodepth="$2" --bs="$3" --rw=randwrite --size=4M \
-        --verify=crc32c --verify_fatal=1 --verify_backlog=64 --randrepeat=0 >fio.out 2>&1 ||
-        fail "fio with $3 at depth $2: $(cat fio.out /tmp/serve.err)"
-    contains fio "$(cat fio.out)" "err= 0"
-}
-
-# agreed NAME: a parameter of the session or its connection, as Linux has it.
-agreed() {
-    cat /sys/class/iscsi_session/$session/"$1" 2>/dev/null ||
-        cat /sys/class/iscsi_connection/connection"${session#session}":0/"$1"
-}
-
 serve ram:64M ram:64M,block=4096 --listen iser://$RDMA --listen iscsi://$RDMA --allow any
 contains "the commands" "$(cat /tmp/serve.out)" "iscsiadm -m discovery -t sendtargets -p $PORTAL -I iser"
 initiator
@@ -43,10 +29,10 @@ is "ImmediateData" "$(agreed immediate_data)" 1
 is "the header digest" "$(agreed header_digest)" 0
 is "the data digest" "$(agreed data_digest)" 0
 is "data in a message" "$(agreed max_xmit_dlength)" 8192
-for depth in 1 16 64; do verified $one $depth 4k; done
-verified $one 4 16k
-verified $two 8 64k
-verified $two 4 512k
+for depth in 1 16 64; do fio_verifies $one $depth 4k; done
+fio_verifies $one 4 16k
+fio_verifies $two 8 64k
+fio_verifies $two 4 512k
 dd if=/dev/urandom of=/tmp/rdma.bytes bs=1M count=8 2>/dev/null
 dd if=/tmp/rdma.bytes of=$one bs=64k oflag=direct 2>/dev/null
 logout -I iser

@@ -39,36 +39,25 @@ not_opened $there/$NVMET_NQN.wrong/1 "there is no such subsystem"
 # Nobody has this address, and what the kernel says of it comes late.
 not_opened nvme+rdma://10.8.0.99:$NVMET_PORT/$NVMET_NQN/1 "nvme+rdma://10.8.0.99"
 
-# How often the target has taken in a controller.
-controllers() {
-    dmesg | grep -c "creating nvm controller"
-}
-more_than() {
-    [ "$(controllers)" -gt "$1" ]
-}
-before=$(controllers)
-fabrix bench $there/$NVMET_NQN/1 --rw randrw --bs 64k --iodepth 8 --size 16M -i 2 --runtime 20s --verify --allow-write \
-    -o json >/tmp/bench.json 2>/tmp/bench.err &
-bench=$!
-wait_for 30 more_than $before
+before=$(nvmet_controllers)
+bench_begins $there/$NVMET_NQN/1 --bs 64k --iodepth 8 -i 2 --runtime 20s
+wait_for 30 nvmet_made_more_than $before
 sleep 2
 for round in 1 2; do
-    kill -0 $bench || fail "the bench has ended: $(cat /tmp/bench.err)"
-    before=$(controllers)
+    bench_goes_on
+    before=$(nvmet_controllers)
     nvmet_unlink
     sleep 1
     nvmet_link
-    wait_for 30 more_than $before
+    wait_for 30 nvmet_made_more_than $before
     sleep 1
 done
-kill -0 $bench || fail "the bench has ended: $(cat /tmp/bench.err)"
-before=$(controllers)
+bench_goes_on
+before=$(nvmet_controllers)
 nvmet_remove
 sleep 1
 nvmet_serve /dev/nullb0
-wait_for 30 more_than $before
-wait $bench || fail "the bench ended with $?: $(cat /tmp/bench.err)"
-verified /tmp/bench.json
-is "how often it came back" "$(grep -c 'connected again' /tmp/bench.err)" 3
+wait_for 30 nvmet_made_more_than $before
+bench_ends 3
 nvmet_remove
 rdma_unused_by fabrix

@@ -17,6 +17,7 @@ use fabrix_rt::{Completion, Shard, Task, TaskId, Token};
 use fabrix_transport::rdma::{Hub, RdmaListener, RdmaRequest};
 
 use crate::connection::Accepted;
+use crate::lifecycle::STREAM;
 use crate::port::Close;
 use crate::shared::{Arrival, Carrier, Shared};
 use crate::{Limits, Listen, Notice};
@@ -182,8 +183,30 @@ fn reject(request: RdmaRequest, answer: &[u8]) {
     let _gone = request.reject(answer);
 }
 
+/// Makes the queue of a right request, for a task that is reserved. None: the queue could not be
+/// made, and the operator is told why.
+pub(crate) fn make<Q>(
+    shard: &mut Shard,
+    shared: &Shared,
+    accepted: &Accepted,
+    accept: impl FnOnce(&mut Shard, Token) -> io::Result<Q>,
+) -> Option<(TaskId, Q)> {
+    let task = shard.reserve();
+    let token = Token {
+        task,
+        slot: STREAM.receive,
+    };
+    accept(shard, token)
+        .inspect_err(|error| {
+            shard.remove(task);
+            not_made(shared, accepted, error);
+        })
+        .ok()
+        .map(|queue| (task, queue))
+}
+
 /// A connection of a right request could not be made. Memory that a device knows counts as locked.
-pub(crate) fn not_made(shared: &Shared, accepted: &Accepted, error: &io::Error) {
+fn not_made(shared: &Shared, accepted: &Accepted, error: &io::Error) {
     let hint = match error.kind() {
         io::ErrorKind::OutOfMemory => "; the limit of locked memory (ulimit -l) may be too low",
         _ => "",

@@ -12,6 +12,7 @@ mod tests;
 
 use fabrix_proto::{Machine, Slot, Violation};
 use fabrix_rt::{Buf, Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
+use sys_rdma::WorkFailure;
 
 use crate::connection::Connection;
 use crate::inbox::Inbox;
@@ -45,6 +46,15 @@ impl Ended {
     pub(crate) fn rdma(why: &impl ToString) -> Self {
         let why = why.to_string();
         Self::Rdma(Box::new(RdmaFailure { why }))
+    }
+
+    /// The end of an RDMA connection whose request has failed. A flushed request says that either
+    /// end has closed the connection.
+    pub(crate) fn request_failed(failure: &WorkFailure) -> Self {
+        if failure.is_flush() {
+            return Self::Closed;
+        }
+        Self::rdma(failure)
     }
 }
 

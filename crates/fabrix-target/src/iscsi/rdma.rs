@@ -3,15 +3,14 @@
 use std::rc::Rc;
 
 use fabrix_proto::iscsi::iser::wishes;
-use fabrix_rt::{Shard, Token};
+use fabrix_rt::Shard;
 use fabrix_transport::IserQueue;
 use fabrix_transport::rdma::{DetachedRequest, RdmaRequest};
 
 use super::connection::{Iscsi, limits};
 use crate::connection::{Accepted, Connection};
-use crate::lifecycle::STREAM;
 use crate::local::Local;
-use crate::rdma_port::{Refused, RequestRules, not_made};
+use crate::rdma_port::{Refused, RequestRules, make};
 use crate::shared::Carrier;
 use crate::{Limits, Protocol};
 
@@ -22,18 +21,10 @@ pub(crate) fn adopt(
     accepted: Accepted,
     local: &Rc<Local>,
 ) {
-    let task = shard.reserve();
-    let token = Token {
-        task,
-        slot: STREAM.receive,
-    };
     let limits = limits(local, wishes());
-    let queue = match IserQueue::accept(shard, request, limits, token) {
-        Ok(queue) => queue,
-        Err(error) => {
-            shard.remove(task);
-            return not_made(&local.shared, &accepted, &error);
-        }
+    let accept = |shard: &mut Shard, token| IserQueue::accept(shard, request, limits, token);
+    let Some((task, queue)) = make(shard, &local.shared, &accepted, accept) else {
+        return;
     };
     let accepted = Accepted {
         address: queue.local_addr(),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use fabrix_proto::nvme::rdma::IN_CAPSULE_BYTES;
 use fabrix_proto::nvme::rdma::connect::{ConnectReject, ConnectRequest, RejectReason};
 use fabrix_proto::nvme::subsystem::Transport;
-use fabrix_rt::{Shard, Token};
+use fabrix_rt::Shard;
 use fabrix_transport::RdmaQueue;
 use fabrix_transport::rdma::{DetachedRequest, RdmaRequest};
 use zerocopy::IntoBytes;
@@ -13,9 +13,8 @@ use zerocopy::IntoBytes;
 use super::connection::Nvme;
 use crate::Limits;
 use crate::connection::{Accepted, Connection};
-use crate::lifecycle::STREAM;
 use crate::local::Local;
-use crate::rdma_port::{Refused, RequestRules, not_made};
+use crate::rdma_port::{Refused, RequestRules, make};
 use crate::shared::Carrier;
 
 /// Accepts the request of a host for a queue with so many commands at the same time.
@@ -25,18 +24,10 @@ pub(crate) fn adopt(
     accepted: Accepted,
     local: &Rc<Local>,
 ) {
-    let task = shard.reserve();
-    let token = Token {
-        task,
-        slot: STREAM.receive,
-    };
     let most = local.shared.catalog.limits.max_transfer_bytes;
-    let queue = match RdmaQueue::accept(shard, request, slots, most, token) {
-        Ok(queue) => queue,
-        Err(error) => {
-            shard.remove(task);
-            return not_made(&local.shared, &accepted, &error);
-        }
+    let accept = |shard: &mut Shard, token| RdmaQueue::accept(shard, request, slots, most, token);
+    let Some((task, queue)) = make(shard, &local.shared, &accepted, accept) else {
+        return;
     };
     let accepted = Accepted {
         address: queue.local_addr(),

@@ -78,8 +78,7 @@ impl<P: Pair> IserQueue<P> {
             match done {
                 Done::Received { slot, bytes, .. } => self.received.push_back((slot, bytes)),
                 Done::Ended { token, memory, .. } => self.ended(token, memory),
-                Done::Failed(failure) if failure.is_flush() => return Err(Ended::Closed),
-                Done::Failed(failure) => return Err(Ended::rdma(&failure)),
+                Done::Failed(failure) => return Err(Ended::request_failed(&failure)),
             }
         }
         self.wire.begin_waiting();

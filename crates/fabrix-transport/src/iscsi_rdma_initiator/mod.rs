@@ -69,8 +69,7 @@ impl<P: HostPair> IserInitiatorQueue<P> {
             } => Ok(self.ended(token, memory)),
             // The failure has been told before.
             Done::Ended { .. } => Ok(None),
-            Done::Failed(failure) if failure.is_flush() => Err(Ended::Closed),
-            Done::Failed(failure) => Err(Ended::rdma(&failure)),
+            Done::Failed(failure) => Err(Ended::request_failed(&failure)),
         }
     }
 

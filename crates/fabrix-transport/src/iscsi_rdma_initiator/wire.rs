@@ -62,12 +62,8 @@ impl<P: HostPair> Wire<P> {
     }
 
     pub(super) fn close(&mut self) {
-        let Some(pair) = self.pair.take() else {
-            return;
-        };
-        for (window, memory) in pair.into_memory() {
-            let slot = Slot(u16::try_from(window).expect("a window for each slot"));
-            self.slot(slot).give_back(Some(memory));
+        if let Some(pair) = self.pair.take() {
+            Exposed::close_all(&mut self.slots, pair);
         }
     }
 

@@ -88,8 +88,7 @@ impl<P: Pair> RdmaQueue<P> {
                 is_ok,
                 memory,
             } => Ok(self.ended(token, is_ok, memory)),
-            Done::Failed(failure) if failure.is_flush() => Err(Ended::Closed),
-            Done::Failed(failure) => Err(Ended::rdma(&failure)),
+            Done::Failed(failure) => Err(Ended::request_failed(&failure)),
         }
     }
 

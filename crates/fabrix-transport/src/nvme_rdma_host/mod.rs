@@ -143,8 +143,7 @@ impl<P: HostPair> RdmaHostQueue<P> {
             } => Ok(self.ended(token, memory)),
             // The failure has been told before.
             Done::Ended { .. } => Ok(None),
-            Done::Failed(failure) if failure.is_flush() => Err(Ended::Closed),
-            Done::Failed(failure) => Err(Ended::rdma(&failure)),
+            Done::Failed(failure) => Err(Ended::request_failed(&failure)),
         }
     }
 
@@ -279,12 +278,8 @@ impl<P: HostPair> Connection for RdmaHostQueue<P> {
 
     /// Ends all access of the controller at once. Every slot has its buffer again.
     fn close(&mut self) {
-        let Some(pair) = self.pair.take() else {
-            return;
-        };
-        for (window, memory) in pair.into_memory() {
-            let slot = Slot(u16::try_from(window).expect("a window for each slot"));
-            self.slot(slot).give_back(Some(memory));
+        if let Some(pair) = self.pair.take() {
+            Exposed::close_all(&mut self.slots, pair);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use sys_rdma::{Data, Memory};
 
+use super::HostPair;
 use crate::slot::{Incoming, Outgoing, Payload};
 
 /// Data of a slot. While a window is open to it, the window owns what the peer writes.
@@ -46,6 +47,14 @@ impl Exposed {
             && self.payload.outgoing.is_none()
         {
             self.payload.incoming = Incoming::Buf(buf, self.start);
+        }
+    }
+
+    /// Closes the connection of these slots, and with it all access of the peer at once. Every slot
+    /// has its buffer again.
+    pub(crate) fn close_all(slots: &mut [Self], pair: impl HostPair) {
+        for (window, memory) in pair.into_memory() {
+            slots[window as usize].give_back(Some(memory));
         }
     }
 }

@@ -6,10 +6,11 @@ use fabrix_proto::iscsi::iser::{MESSAGE_BYTES_MAX, wishes};
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, TargetLimits, Transfer};
 use fabrix_proto::{Claim, Nanos};
-use fabrix_rt::{Loan, ShardConfig};
+use fabrix_rt::Loan;
 
 use super::*;
-use crate::rdma::simulated::{SimulatedPair, SimulatedSizes, link};
+use crate::rdma::simulated::{SimulatedPair, SimulatedSizes};
+use crate::rdma::testing::{linked, shard};
 
 const READ: u8 = 0xC1;
 const WRITE: u8 = 0xA1;
@@ -25,10 +26,6 @@ struct Stage {
 
 impl Stage {
     fn new(requests: usize, reads: usize) -> Self {
-        let config = ShardConfig {
-            arena_bytes: 16 << 20,
-            ..ShardConfig::default()
-        };
         let sizes = SimulatedSizes {
             requests,
             receives: RECEIVES,
@@ -42,11 +39,7 @@ impl Stage {
             requests: 64,
             ..sizes
         };
-        let (mut initiator, mut pair) = link([ours, sizes]);
-        (0..64).for_each(|slot| initiator.post_receive(slot));
-        initiator.flush().expect("in memory");
-        (0..2).for_each(|slot| pair.post_receive(slot));
-        pair.flush().expect("in memory");
+        let (initiator, pair) = linked([ours, sizes]);
         let limits = TargetLimits {
             window: 4,
             immediate: 2,
@@ -56,7 +49,7 @@ impl Stage {
         };
         let target = Target::new(limits, Nanos(0));
         Self {
-            shard: Shard::new(config).expect("a shard"),
+            shard: shard(),
             initiator,
             queue: IserQueue::new(pair, target, limits.slots(), true),
             cmd_sn: 1,

@@ -2,11 +2,11 @@
 
 use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::Status;
-use fabrix_rt::ShardConfig;
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::rdma::simulated::{SimulatedPair, SimulatedSizes, link};
+use crate::rdma::simulated::{SimulatedPair, SimulatedSizes};
+use crate::rdma::testing::{linked, shard};
 
 const SLOTS: u16 = 4;
 const WRITE: u8 = 0x01;
@@ -20,10 +20,6 @@ struct Stage {
 
 impl Stage {
     fn new(requests: usize, reads: usize) -> Self {
-        let config = ShardConfig {
-            arena_bytes: 16 << 20,
-            ..ShardConfig::default()
-        };
         let sizes = SimulatedSizes {
             requests,
             receives: usize::from(SLOTS),
@@ -37,15 +33,11 @@ impl Stage {
             requests: 64,
             ..sizes
         };
-        let (mut host, mut target) = link([ours, sizes]);
-        (0..64).for_each(|slot| host.post_receive(slot));
-        host.flush().expect("in memory");
-        (0..2).for_each(|slot| target.post_receive(slot));
-        target.flush().expect("in memory");
+        let (host, target) = linked([ours, sizes]);
         let mut queue = RdmaQueue::new(target, SLOTS, 1 << 20, true);
         queue.set_queue(false, SLOTS.into(), true);
         let mut stage = Self {
-            shard: Shard::new(config).expect("a shard"),
+            shard: shard(),
             host,
             queue,
         };
@@ -229,8 +221,7 @@ fn a_host_gets_most_receives_when_it_is_known() {
         receive_bytes: 4160,
         reads: 4,
     };
-    let (_host, mut target) = link([sizes; 2]);
-    (0..2).for_each(|slot| target.post_receive(slot));
+    let (_host, target) = linked([sizes; 2]);
     let mut queue = RdmaQueue::new(target, SLOTS, 1 << 20, true);
     queue.flush(&mut stage.shard).expect("in memory");
     assert_eq!(posted(&queue), 2);

@@ -1,13 +1,12 @@
 //! A queue of the host over queue pairs in memory. The test is the controller.
 
 use fabrix_proto::nvme::spec::{KeyedSglDescriptor, SglKind, Status};
-use fabrix_rt::ShardConfig;
-use sys_rdma::{Part, Remote};
+use sys_rdma::Remote;
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::rdma::Pair;
-use crate::rdma::simulated::{SimulatedPair, SimulatedSizes, link};
+use crate::rdma::simulated::{SimulatedPair, SimulatedSizes};
+use crate::rdma::{Pair, testing};
 
 const SLOTS: u16 = 4;
 /// Token of what the controller sends.
@@ -21,10 +20,6 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let config = ShardConfig {
-            arena_bytes: 16 << 20,
-            ..ShardConfig::default()
-        };
         let host = SimulatedSizes {
             requests: usize::from(SLOTS) * REQUESTS_OF_A_COMMAND as usize,
             receives: usize::from(SLOTS) + 1,
@@ -39,17 +34,13 @@ impl Stage {
             receive_bytes: 4160,
             reads: 16,
         };
-        let (mut host, mut controller) = link([host, controller]);
-        (0..=u32::from(SLOTS)).for_each(|slot| host.post_receive(slot));
-        (0..64).for_each(|slot| controller.post_receive(slot));
-        host.flush().expect("in memory");
-        controller.flush().expect("in memory");
+        let (host, controller) = testing::linked([host, controller]);
         let mut queue = RdmaHostQueue::new(host, SLOTS);
         assert!(!queue.is_ready());
         assert_eq!(queue.next().expect("open"), Some(HostEvent::Ready));
         assert!(queue.is_ready());
         Self {
-            shard: Shard::new(config).expect("a shard"),
+            shard: testing::shard(),
             queue,
             controller,
         }
@@ -120,39 +111,12 @@ impl Stage {
 
     /// The controller writes into memory of the host. False: it may not.
     fn put(&mut self, bytes: &[u8], remote: Remote) -> bool {
-        let mut buf = self.shard.take_buf(bytes.len()).expect("room");
-        buf.bytes_mut().copy_from_slice(bytes);
-        let part = part(bytes.len(), remote);
-        let memory = Memory::Buf(buf);
-        self.controller.write(memory, &[part], 0).expect("room");
-        self.moves().is_some()
+        testing::put(&mut self.controller, &mut self.shard, bytes, remote)
     }
 
     /// The controller reads memory of the host. None: it may not.
     fn get(&mut self, bytes: usize, remote: Remote) -> Option<Vec<u8>> {
-        let buf = self.shard.take_buf(bytes).expect("room");
-        let part = part(bytes, remote);
-        self.controller.read(buf, &[part], 0).expect("room");
-        match self.moves()? {
-            Memory::Buf(buf) => Some(buf.bytes()[..bytes].to_vec()),
-            Memory::Lent(_) => None,
-        }
-    }
-
-    fn moves(&mut self) -> Option<Memory> {
-        self.controller.flush().expect("in memory");
-        while self.controller.step() {}
-        while let Some(done) = self.controller.next_done() {
-            if let Done::Ended {
-                is_ok,
-                memory,
-                token: 0,
-            } = done
-            {
-                return memory.filter(|_| is_ok);
-            }
-        }
-        None
+        testing::get(&mut self.controller, &mut self.shard, bytes, remote)
     }
 
     #[track_caller]
@@ -168,15 +132,6 @@ impl Stage {
             assert!(buf.is_unique(), "nobody else has the data");
             buf.bytes().to_vec()
         })
-    }
-}
-
-fn part(bytes: usize, remote: Remote) -> Part {
-    let bytes = u32::try_from(bytes).expect("short");
-    Part {
-        start: 0,
-        bytes,
-        remote,
     }
 }
 
@@ -317,13 +272,8 @@ fn a_connection_that_ends_gives_every_buffer_back_at_once() {
         assert!(buf.is_unique());
     }
     assert!(matches!(stage.queue.next(), Err(Ended::Closed)));
-    let place = place(&commands[0].1, 0);
-    let mut shard = stage.shard;
-    let buf = shard.take_buf(512).expect("room");
-    let written = stage
-        .controller
-        .write(Memory::Buf(buf), &[part(512, place)], 0);
-    assert!(written.is_err(), "the controller reaches nothing any more");
+    let reached = stage.put(&[0; 512], place(&commands[0].1, 0));
+    assert!(!reached, "the controller reaches nothing any more");
 }
 
 #[test]

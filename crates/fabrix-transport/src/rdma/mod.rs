@@ -18,6 +18,8 @@ mod member;
 mod pair;
 mod request;
 pub mod simulated;
+#[cfg(test)]
+pub(crate) mod testing;
 mod waiting;
 
 pub use connecting::{Connecting, NotConnected};

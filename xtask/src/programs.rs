@@ -36,3 +36,13 @@ pub(crate) fn build() -> Result<PathBuf, String> {
     run(&mut build)?;
     Ok(target_folder()?.join("debug"))
 }
+
+/// Builds `fabrix` with all optimizations; gives the program.
+///
+/// # Errors
+/// It does not compile.
+pub(crate) fn build_optimized() -> Result<PathBuf, String> {
+    let mut build = cargo();
+    run(build.args(["build", "--quiet", "--release", "--package", "fabrix"]))?;
+    Ok(target_folder()?.join("release/fabrix"))
+}

@@ -49,8 +49,14 @@ pub(super) fn base(
     })
 }
 
-/// The part of one script, laid out in `folder`.
-pub(super) fn overlay(folder: &Path, script: &Script, library: &str) -> Result<Vec<u8>, String> {
+/// The part of one script, laid out in `folder`. `fabrix` takes the place of the one in the large
+/// part.
+pub(super) fn overlay(
+    folder: &Path,
+    script: &Script,
+    library: &str,
+    fabrix: Option<&Path>,
+) -> Result<Vec<u8>, String> {
     let lines = |words: &[String]| words.join("\n") + "\n";
     let patterns = [&script.log[..], &EMULATION.map(str::to_owned)].concat();
     let files = [
@@ -67,6 +73,13 @@ pub(super) fn overlay(folder: &Path, script: &Script, library: &str) -> Result<V
         for (path, content) in files {
             fs::write(folder.join(path), content)
                 .map_err(|error| format!("cannot write {path} of a guest: {error}"))?;
+        }
+        if let Some(fabrix) = fabrix {
+            let place = ["-D", "-m", "755"];
+            run(command("install")
+                .args(place)
+                .arg(fabrix)
+                .arg(folder.join("usr/bin/fabrix")))?;
         }
         run(command("chmod").arg("+x").arg(folder.join("init")))
     })

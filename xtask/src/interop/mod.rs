@@ -104,6 +104,8 @@ struct Bench {
     boots: [Option<Boot>; KERNELS.len()],
     folder: PathBuf,
     tools: Vec<String>,
+    /// Our program as users have it, for scripts that count instructions. None: no script does.
+    optimized: Option<PathBuf>,
 }
 
 /// What the guests with one kernel share.
@@ -134,7 +136,10 @@ impl Bench {
             Ok(Some(Boot { kernel, base }))
         };
         let [own, newer, newest] = [0, 1, 2].map(boot);
+        let counts = scripts.iter().any(|script| script.counts_instructions);
+        let optimized = counts.then(|| optimized(&folder));
         Ok(Self {
+            optimized: optimized.transpose()?,
             boots: [own?, newer?, newest?],
             folder,
             tools,
@@ -157,7 +162,10 @@ impl Bench {
         let image = self.folder.join(&name).with_extension("cpio");
         let boot = self.boots[script.kernel].as_ref();
         let boot = boot.expect("there is one for each kind of script");
-        let overlay = image::overlay(&self.folder.join(&name), script, library)?;
+        let optimized = self.optimized.as_deref();
+        let optimized = optimized.filter(|_| script.counts_instructions);
+        let layout = self.folder.join(&name);
+        let overlay = image::overlay(&layout, script, library, optimized)?;
         fs::write(&image, [&boot.base[..], &overlay].concat())
             .map_err(|error| format!("cannot write {}: {error}", image.display()))?;
         let outcome = self.boot(&boot.kernel, (index, script), &image);
@@ -220,12 +228,22 @@ impl Bench {
 fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let built = programs::build()?;
     let built = PROGRAMS.map(|program| built.join(program));
-    let strip = |built: PathBuf| {
-        let stripped = folder.join(built.file_name().expect("a program has a name"));
-        run_program(command("strip").arg("-o").arg(&stripped).arg(&built))?;
-        Ok(stripped)
-    };
+    let name = |built: &Path| folder.join(built.file_name().expect("a program has a name"));
+    let strip = |built: PathBuf| strip(&built, name(&built));
     built.into_iter().map(strip).collect()
+}
+
+/// Our program with all optimizations.
+fn optimized(folder: &Path) -> Result<PathBuf, String> {
+    strip(
+        &programs::build_optimized()?,
+        folder.join("fabrix-optimized"),
+    )
+}
+
+fn strip(built: &Path, to: PathBuf) -> Result<PathBuf, String> {
+    run_program(command("strip").arg("-o").arg(&to).arg(built))?;
+    Ok(to)
 }
 
 fn print(script: &Script, outcome: &Outcome) {

@@ -55,7 +55,7 @@ sg3-utils: sg_xcopy sgp_dd
 tgt: tgtadm tgtd
 udev: scsi_id
 util-linux: blkdiscard fstrim setpriv setsid
-valgrind: callgrind-amd64-linux valgrind
+valgrind: callgrind-amd64-linux valgrind valgrind.bin
 ";
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";

@@ -212,6 +212,7 @@ impl Ping {
         };
         let key = self.next_key;
         let mut queue = QueuePair::new(id, shard, &nic.completions, &nic.memory, key, &sizes)?;
+        queue.add_receives(shard)?;
         for slot in 0..RECEIVES {
             queue.post_receive(slot);
         }

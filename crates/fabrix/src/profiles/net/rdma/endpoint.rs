@@ -120,7 +120,7 @@ impl Nic {
 
     /// A queue pair with all its receives posted.
     ///
-    /// Errors: as of [`QueuePair::new`].
+    /// Errors: as of [`QueuePair::new`] and [`QueuePair::add_receives`].
     pub(super) fn queue(
         &self,
         shard: &mut Shard,
@@ -129,6 +129,7 @@ impl Nic {
         sizes: &QueueSizes,
     ) -> io::Result<QueuePair> {
         let mut queue = QueuePair::new(id, shard, &self.completions, &self.memory, key, sizes)?;
+        queue.add_receives(shard)?;
         (0..sizes.receives).for_each(|slot| queue.post_receive(slot));
         queue.flush()?;
         Ok(queue)

@@ -46,11 +46,17 @@ fn the_controller_tells_the_truth_at_the_offsets_hosts_read() {
     assert_eq!(&id[4..24], b"S123                ");
     assert_eq!(&id[24..32], b"Fabrix  ");
     assert_eq!(&id[64..72], b"0.1     ");
-    assert_eq!(id[76], 0b10, "CMIC: several controllers, no ANA");
+    assert_eq!(id[76], 0b1010, "CMIC: several controllers, ANA");
+    assert_eq!((id[342], id[343]), (10, 0x5F), "ANATT, ANACAP");
+    assert_eq!(
+        (u32_at(id, 344), u32_at(id, 348)),
+        (16, 16),
+        "ANAGRPMAX, NANAGRPID"
+    );
     assert_eq!(id[77], 5, "MDTS: 2^5 pages are 128 KiB");
     assert_eq!(u16_at(id, 78), 1, "CNTLID");
     assert_eq!(u32_at(id, 80), 0x0001_0400, "VER");
-    assert_eq!(u32_at(id, 92), 0x100, "OAES: namespace attributes");
+    assert_eq!(u32_at(id, 92), 0x900, "OAES: namespace attributes, ANA");
     assert_eq!(
         u32_at(id, 96),
         0x41,
@@ -141,7 +147,7 @@ fn a_namespace_tells_the_truth_at_the_offsets_hosts_read() {
     assert_eq!((u16_at(id, 64), u16_at(id, 66)), (1, 0), "NPWG, NPWA");
     assert_eq!((u16_at(id, 68), u16_at(id, 70)), (1, 0), "NPDG, NPDA");
     assert_eq!(u16_at(id, 72), 63, "NOWS");
-    assert_eq!(u32_at(id, 92), 0, "ANAGRPID");
+    assert_eq!(u32_at(id, 92), 1, "ANAGRPID");
     assert_eq!(id[99], 0, "NSATTR");
     assert_eq!(id[104..120], namespace(2).nguid);
     assert_eq!(id[120..128], [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -245,7 +251,7 @@ fn answers_the_forms_that_belong_to_the_command_set() {
     let independent = bench.read(&identify(Cns::INDEPENDENT_NAMESPACE, 5));
     assert_eq!(
         independent[..16],
-        [0x12, 1, 0xFE, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+        [0x12, 1, 0xFE, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
     );
     assert_eq!(
         bench.read(&identify(Cns::COMMAND_SET_NAMESPACE, 1)),
@@ -306,7 +312,7 @@ fn lists_the_pages_it_supports() {
     let supported: Vec<_> = (0..256_usize)
         .filter(|id| u32_at(&page, id * 4) == 1)
         .collect();
-    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 0x80, 0xC0]);
+    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 0x0C, 0x80, 0xC0]);
     for (id, dword) in (0..=255).zip(page.chunks(4)) {
         let refused = bench.run(&log(LogId(id), 0, 4)) == failed(Status::INVALID_LOG_PAGE);
         assert_eq!(refused, dword[0] == 0, "page {id:#x}");
@@ -440,7 +446,7 @@ fn refuses_offsets_past_the_page_and_between_dwords() {
         "the end reads as zeroes"
     );
     assert_eq!(
-        bench.run(&log(LogId::ANA, 0, 16)),
+        bench.run(&log(LogId(0x0D), 0, 16)),
         failed(Status::INVALID_LOG_PAGE)
     );
     assert_eq!(

@@ -5,6 +5,7 @@
 //! errors and clears events. Large pages have a file each.
 //! Source: NVM Express Base Specification 2.x, "Get Log Page command", "Discovery Log Page".
 
+mod ana;
 mod discovery;
 mod effects;
 mod error;
@@ -14,6 +15,7 @@ mod notification;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
+pub use self::ana::*;
 pub use self::discovery::*;
 pub use self::effects::{KnownCommands, command_effects};
 pub use self::error::{ERROR_ENTRIES, ErrorEntry, ErrorRecord, ErrorRing};

@@ -2,6 +2,7 @@
 //!
 //! - [`spec`], [`identify`], [`log_page`]: layouts of structures.
 //! - [`command`], [`admin`], [`features`], [`fabrics`]: typed commands, parsed and built.
+//! - [`ana`]: states of the paths to a namespace.
 //! - [`subsystem`]: exported subsystems as plain data. [`nqn`] checks their names.
 //! - [`controller`]: answers the admin queue of one association.
 //! - [`bringup`]: the host's counterpart of the controller.
@@ -11,6 +12,7 @@
 //! - [`tcp`]: transport over TCP.
 
 pub mod admin;
+pub mod ana;
 pub mod bringup;
 pub mod command;
 mod command_ids;

@@ -17,6 +17,7 @@ pub use self::fault::{InventoryError, NamespaceFault, SubsystemFault};
 pub use self::inventory::{Inventory, Refused};
 pub use self::view::{Authorized, DiscoveryRecord};
 
+use super::ana::{ANA_GROUP_DEFAULT, ANA_GROUPS_MAX};
 use super::nqn::Nqn;
 use crate::portal::Portal;
 
@@ -68,6 +69,8 @@ pub struct Namespace {
     pub deallocate: Deallocate,
     /// True if reservations can persist through power loss.
     pub stores_reservations: bool,
+    /// ANAGRPID: the ANA group, 1 to [`ANA_GROUPS_MAX`].
+    pub ana_group: u32,
 }
 
 impl Namespace {
@@ -93,6 +96,7 @@ impl Namespace {
             volatile_cache: false,
             deallocate: Deallocate::No,
             stores_reservations: false,
+            ana_group: ANA_GROUP_DEFAULT,
         }
     }
 
@@ -129,6 +133,9 @@ impl Namespace {
         }
         if self.nguid == [0; 16] || self.uuid == [0; 16] || self.eui64 == Some([0; 8]) {
             return Err(F::Identifier);
+        }
+        if !(1..=ANA_GROUPS_MAX).contains(&self.ana_group) {
+            return Err(F::AnaGroup);
         }
         let counts = [
             self.preferred_write_blocks,

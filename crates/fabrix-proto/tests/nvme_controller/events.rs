@@ -89,7 +89,7 @@ fn events_nobody_enabled_are_not_told() {
     bench.controller.namespace_changed(1);
     bench.controller.discovery_changed();
     assert_eq!(bench.controller.poll_event(), None);
-    let unsupported = [0x200, 0x800, 1 << 31, u32::MAX];
+    let unsupported = [0x200, 0x400, 1 << 31, u32::MAX];
     for value in unsupported {
         let outcome = bench.run(&set(FeatureId::ASYNC_EVENT_CONFIGURATION, value));
         assert_eq!(outcome, failed(Status::INVALID_FIELD));

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
+mod ana;
 mod commands;
 mod events;
 mod features;

@@ -1,7 +1,7 @@
 //! Asynchronous events: held requests, pending events, and changed namespaces.
 //!
 //! Each kind of event is reported once, and then masked until the host has read its log page. An
-//! event that occurs while masked is reported once afterwards. All state is bounded: 4 requests, 2
+//! event that occurs while masked is reported once afterwards. All state is bounded: 4 requests, 3
 //! kinds of events, 1024 changed namespaces, 64 notifications.
 //! Source: NVM Express Base Specification 2.x, "Asynchronous Event Request command".
 
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::Kind;
 use crate::Slot;
-use crate::nvme::identify::{EVENT_DISCOVERY_LOG, EVENT_NAMESPACE_ATTRIBUTE};
+use crate::nvme::identify::{EVENT_ANA, EVENT_DISCOVERY_LOG, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::nvme::log_page::{CHANGED_MAX, LogId, NotificationPage};
 use crate::nvme::spec::Status;
 use crate::scsi::reservation::Notice;
@@ -24,6 +24,8 @@ const HEALTH_WARNINGS: u32 = 0xFF;
 
 /// Dword 0 of the event: notice (type 2), namespace attribute changed (00h), log page 04h.
 const NAMESPACE_CHANGED: u32 = 0x0004_0002;
+/// Dword 0 of the event: notice (type 2), Asymmetric Namespace Access change (03h), log page 0Ch.
+const ANA_CHANGED: u32 = 0x000C_0302;
 /// Dword 0 of the event: notice (type 2), discovery log page changed (F0h), log page 70h.
 const DISCOVERY_CHANGED: u32 = 0x0070_F002;
 /// Dword 0 of the event: I/O command set (type 6), reservation log page available (00h), log page
@@ -43,9 +45,37 @@ struct Event {
     masked: bool,
 }
 
+impl Event {
+    const fn new(enable_bit: u32, page: LogId, dword0: u32) -> Self {
+        Self {
+            enable_bit,
+            page,
+            dword0,
+            pending: false,
+            masked: false,
+        }
+    }
+
+    const fn waits(&self) -> bool {
+        self.pending && !self.masked
+    }
+
+    /// Makes the event pending if the host has enabled it. Otherwise the event is dropped: a host
+    /// that enables it later reads the page anyway.
+    const fn post(&mut self, configuration: u32) {
+        self.pending = configuration & self.enable_bit != 0;
+    }
+
+    const fn clear(&mut self) {
+        (self.pending, self.masked) = (false, false);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Events {
     event: Event,
+    /// The event of the ANA log page. A discovery controller has none: its enable bit is zero.
+    ana: Event,
     /// Event without an enable bit. Unwanted notices are masked per namespace, before they arrive
     /// here.
     reservation: Event,
@@ -67,21 +97,14 @@ impl Events {
             ),
             Kind::Discovery => (EVENT_DISCOVERY_LOG, LogId::DISCOVERY, DISCOVERY_CHANGED),
         };
+        let ana_bit = match kind {
+            Kind::Io => EVENT_ANA,
+            Kind::Discovery => 0,
+        };
         Self {
-            event: Event {
-                enable_bit,
-                page,
-                dword0,
-                pending: false,
-                masked: false,
-            },
-            reservation: Event {
-                enable_bit: 0,
-                page: LogId::RESERVATION,
-                dword0: RESERVATION_NOTICE,
-                pending: false,
-                masked: false,
-            },
+            event: Event::new(enable_bit, page, dword0),
+            ana: Event::new(ana_bit, LogId::ANA, ANA_CHANGED),
+            reservation: Event::new(0, LogId::RESERVATION, RESERVATION_NOTICE),
             notifications: VecDeque::new(),
             notification_count: 0,
             configuration: 0,
@@ -93,7 +116,7 @@ impl Events {
 
     /// Notices that a host can enable (OAES).
     pub(super) const fn supported(&self) -> u32 {
-        self.event.enable_bit
+        self.event.enable_bit | self.ana.enable_bit
     }
 
     pub(super) const fn configuration(&self) -> u32 {
@@ -101,11 +124,12 @@ impl Events {
     }
 
     pub(super) const fn configure(&mut self, value: u32) -> Result<(), Status> {
-        if value & !(self.event.enable_bit | HEALTH_WARNINGS) != 0 {
+        if value & !(self.supported() | HEALTH_WARNINGS) != 0 {
             return Err(Status::INVALID_FIELD);
         }
         self.configuration = value;
         self.event.pending &= value & self.event.enable_bit != 0;
+        self.ana.pending &= value & self.ana.enable_bit != 0;
         Ok(())
     }
 
@@ -148,12 +172,16 @@ impl Events {
                 self.too_many_changed = true;
             }
         }
-        self.post();
+        self.event.post(self.configuration);
+    }
+
+    pub(super) const fn ana_changed(&mut self) {
+        self.ana.post(self.configuration);
     }
 
     pub(super) fn discovery_changed(&mut self) {
         if self.event.page == LogId::DISCOVERY {
-            self.post();
+            self.event.post(self.configuration);
         }
     }
 
@@ -176,22 +204,14 @@ impl Events {
         oldest.map_or_else(NotificationPage::empty, |page| page.followed_by(more))
     }
 
-    /// Makes the event pending if the host has enabled it. Otherwise the event is dropped: a host
-    /// that enables it later reads the page anyway.
-    const fn post(&mut self) {
-        self.event.pending = self.configuration & self.event.enable_bit != 0;
-    }
-
     pub(super) fn poll(&mut self) -> Option<(Slot, u32)> {
-        let waits = |event: &Event| event.pending && !event.masked;
-        if !waits(&self.event) && !waits(&self.reservation) {
-            return None;
-        }
+        let kinds = [&self.event, &self.ana, &self.reservation];
+        let waiting = kinds.iter().position(|event| event.waits())?;
         let slot = self.release()?;
-        let event = if waits(&self.event) {
-            &mut self.event
-        } else {
-            &mut self.reservation
+        let event = match waiting {
+            0 => &mut self.event,
+            1 => &mut self.ana,
+            _ => &mut self.reservation,
         };
         (event.pending, event.masked) = (false, true);
         Some((slot, event.dword0))
@@ -210,10 +230,13 @@ impl Events {
     pub(super) fn page_read(&mut self, page: LogId) {
         if page == LogId::RESERVATION {
             self.notifications.pop_front();
-            self.reservation.masked = false;
             // The page tells the host whether further notifications follow, so no event is needed
             // for them.
-            self.reservation.pending = false;
+            self.reservation.clear();
+        }
+        if page == LogId::ANA {
+            // The host has just read the present states.
+            self.ana.clear();
         }
         if page != self.event.page {
             return;
@@ -231,10 +254,9 @@ impl Events {
     /// Resets everything except the requests. The caller releases them one by one.
     pub(super) fn reset(&mut self) {
         self.configuration = 0;
-        self.event.pending = false;
-        self.event.masked = false;
-        self.reservation.pending = false;
-        self.reservation.masked = false;
+        self.event.clear();
+        self.ana.clear();
+        self.reservation.clear();
         self.notifications.clear();
         self.changed.clear();
         self.too_many_changed = false;

@@ -11,16 +11,18 @@ use super::keep_alive::GRANULARITY_UNITS;
 use super::properties::VERSION;
 use super::{Controller, Kind, Outcome};
 use crate::nvme::admin::Identify;
+use crate::nvme::ana::{ANA_GROUPS_MAX, ANA_TRANSITION_SECONDS};
 use crate::nvme::identify::{
-    CMIC_MULTI_CONTROLLER, CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM,
-    CTRATT_TRAFFIC_KEEP_ALIVE, Cns, CommandSetVectors, DLFEAT_READS_ZEROES,
-    DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor, FUSES_COMPARE_AND_WRITE, IDENTIFY_BYTES,
-    IdentifyController, IdentifyNamespace, IdentifyNvmController, IndependentNamespace,
-    LPA_EFFECTS, LPA_EXTENDED, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_ATOMIC, NSFEAT_OPTIMAL,
-    NSTAT_READY, NamespaceList, OFCS_DISCONNECT, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT,
-    ONCS_RESERVATIONS, ONCS_SAVE_AND_SELECT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES,
-    RESCAP_PERSIST, RESCAP_TYPES, SGLS_KEYED, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH,
-    VWC_PRESENT, fill_ascii,
+    ANACAP_ALL_STATES, ANACAP_FIXED_GROUPS, CMIC_ANA, CMIC_MULTI_CONTROLLER,
+    CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_TRAFFIC_KEEP_ALIVE, Cns,
+    CommandSetVectors, DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor,
+    FUSES_COMPARE_AND_WRITE, IDENTIFY_BYTES, IdentifyController, IdentifyNamespace,
+    IdentifyNvmController, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED, NMIC_SHARED,
+    NSATTR_WRITE_PROTECTED, NSFEAT_ATOMIC, NSFEAT_OPTIMAL, NSTAT_READY, NamespaceList,
+    OFCS_DISCONNECT, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
+    ONCS_SAVE_AND_SELECT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES, RESCAP_PERSIST,
+    RESCAP_TYPES, SGLS_KEYED, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH, VWC_PRESENT,
+    fill_ascii,
 };
 use crate::nvme::log_page::ERROR_ENTRIES;
 use crate::nvme::nqn::DISCOVERY_NQN;
@@ -151,7 +153,11 @@ impl Controller {
         fill_ascii(&mut id.firmware, &subsystem.firmware);
         id.controller_type = CONTROLLER_TYPE_IO;
         id.subsystem_nqn = subsystem.nqn.to_field();
-        id.multipath = CMIC_MULTI_CONTROLLER;
+        id.multipath = CMIC_MULTI_CONTROLLER | CMIC_ANA;
+        id.ana_transition_s = ANA_TRANSITION_SECONDS;
+        id.ana_capabilities = ANACAP_ALL_STATES | ANACAP_FIXED_GROUPS;
+        id.ana_group_max = U32::new(ANA_GROUPS_MAX);
+        id.ana_groups = U32::new(ANA_GROUPS_MAX);
         id.abort_limit = ABORT_LIMIT;
         id.firmware_updates = FRMW_ONE_READ_ONLY_SLOT;
         id.log_attributes = LPA_EFFECTS | LPA_EXTENDED;
@@ -238,6 +244,7 @@ fn fill_namespace(id: &mut IdentifyNamespace, namespace: &Namespace) {
         id.deallocate_alignment = id.write_alignment;
     }
     id.optimal_write_size = blocks(namespace.optimal_write_blocks);
+    id.ana_group = U32::new(namespace.ana_group);
     id.attributes = attributes(namespace);
     id.nguid = namespace.nguid;
     id.eui64 = namespace.eui64.unwrap_or_default();
@@ -272,6 +279,7 @@ fn fill_independent(id: &mut IndependentNamespace, namespace: &Namespace) {
     id.features = NSFEAT_ATOMIC | NSFEAT_OPTIMAL;
     id.sharing = NMIC_SHARED;
     id.reservations = reservations(namespace);
+    id.ana_group = U32::new(namespace.ana_group);
     id.attributes = attributes(namespace);
     id.status = NSTAT_READY;
 }

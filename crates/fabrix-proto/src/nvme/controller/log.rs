@@ -6,8 +6,8 @@ use super::{Controller, Kind, Outcome, Surroundings, means_controller};
 use crate::nvme::admin::GetLogPage;
 use crate::nvme::identify::CSI_NVM;
 use crate::nvme::log_page::{
-    self, ErrorRing, KnownCommands, LARGE_PAGE_BYTES, LogId, NotificationPage, SMALL_PAGE_BYTES,
-    SUPPORTED_PAGES_BYTES, Window,
+    self, ANA_GROUPS_ONLY, ErrorRing, KnownCommands, LARGE_PAGE_BYTES, LogId, NotificationPage,
+    SMALL_PAGE_BYTES, SUPPORTED_PAGES_BYTES, Window,
 };
 use crate::nvme::spec::Status;
 use crate::nvme::timing::TimingPage;
@@ -19,6 +19,7 @@ const IO_PAGES: &[LogId] = &[
     LogId::FIRMWARE_SLOT,
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
+    LogId::ANA,
     LogId::RESERVATION,
     LogId::TIMING,
 ];
@@ -46,7 +47,7 @@ impl Controller {
             return Err(Status::INVALID_FIELD);
         }
         let data_bytes = u32::try_from(page.len()).map_err(|_| Status::INTERNAL_ERROR)?;
-        let page_bytes = self.page_bytes(log.page, around);
+        let page_bytes = self.page_bytes(log, around);
         let mut window = Window::new(page, log.offset, page_bytes)?;
         self.fill(log, around, &mut window)?;
         if !log.retain_event {
@@ -55,11 +56,12 @@ impl Controller {
         Ok(Outcome::data(data_bytes))
     }
 
-    fn page_bytes(&self, page: LogId, around: &Surroundings<'_>) -> u64 {
-        match page {
+    fn page_bytes(&self, log: &GetLogPage, around: &Surroundings<'_>) -> u64 {
+        match log.page {
             LogId::SUPPORTED => SUPPORTED_PAGES_BYTES,
             LogId::ERROR => ErrorRing::PAGE_BYTES,
             LogId::HEALTH | LogId::FIRMWARE_SLOT => SMALL_PAGE_BYTES,
+            LogId::ANA => log_page::ana_bytes(around.view, wants_groups_only(log)),
             LogId::DISCOVERY => log_page::discovery_bytes(around.view),
             LogId::RESERVATION => NotificationPage::BYTES,
             LogId::TIMING => size_of::<TimingPage>() as u64,
@@ -94,6 +96,10 @@ impl Controller {
                 let (compare, verify) = (self.limits.io.compare, self.limits.io.verify);
                 log_page::command_effects(window, KnownCommands { compare, verify });
             }
+            LogId::ANA => {
+                let groups_only = wants_groups_only(log);
+                log_page::ana(window, around.view, &self.ana_changes, groups_only);
+            }
             LogId::DISCOVERY => log_page::discovery(window, around.view),
             LogId::RESERVATION => window.put(0, self.events.notification().as_bytes()),
             LogId::TIMING => window.put(0, around.timing.as_bytes()),
@@ -101,4 +107,8 @@ impl Controller {
         }
         Ok(())
     }
+}
+
+const fn wants_groups_only(log: &GetLogPage) -> bool {
+    log.specific & ANA_GROUPS_ONLY != 0
 }

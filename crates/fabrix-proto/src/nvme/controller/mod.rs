@@ -32,7 +32,7 @@ use super::admin::{AdminCommand, NSID_ALL};
 use super::command::{COMMAND_BYTES_MAX, IoLimits};
 use super::fabrics::{CONNECT_DATA_BYTES, Connect};
 use super::features::{Kept, Timestamp};
-use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
+use super::log_page::{AnaChanges, ErrorRecord, ErrorRing, HealthCounters};
 use super::nqn::Nqn;
 use super::spec::{FabricsType, Status, SubmissionEntry};
 use super::subsystem::{Authorized, Transport};
@@ -180,6 +180,7 @@ pub struct Controller {
     keep_alive: KeepAlive,
     events: Events,
     errors: ErrorRing,
+    ana_changes: AnaChanges,
     kept: Kept,
     /// Reservation Notification Mask of the namespaces where it is not zero.
     masks: Vec<(u32, u32)>,
@@ -239,6 +240,7 @@ impl Controller {
             keep_alive: KeepAlive::new(kind, connect.keep_alive_ms, now),
             events: Events::new(kind),
             errors: ErrorRing::default(),
+            ana_changes: AnaChanges::default(),
             kept: Kept::default(),
             masks: Vec::new(),
             timestamp: Timestamp::reset(now),
@@ -344,6 +346,13 @@ impl Controller {
     /// Reports that a namespace was added, removed, resized or changed otherwise.
     pub fn namespace_changed(&mut self, nsid: u32) {
         self.events.namespace_changed(nsid);
+    }
+
+    /// Reports that an ANA group has another state at the listener of this controller. The caller
+    /// executes the next command with a view that has the new state.
+    pub fn ana_changed(&mut self, group: u32) {
+        self.ana_changes.count(group);
+        self.events.ana_changed();
     }
 
     /// Reports that another host or an initiator changed a reservation that concerns this host.

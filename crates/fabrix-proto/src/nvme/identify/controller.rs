@@ -24,7 +24,7 @@ wire! {
         pub arbitration_burst @ 72: u8,
         /// IEEE OUI.
         pub ieee @ 73: [u8; 3],
-        /// CMIC: bit 1, the subsystem may have several controllers.
+        /// CMIC: bit 1, the subsystem may have several controllers; bit 3, [`CMIC_ANA`].
         pub multipath @ 76: u8,
         /// MDTS: maximum transfer as log2 of pages of 4096 bytes. Zero: unlimited.
         pub max_transfer @ 77: u8,
@@ -144,9 +144,15 @@ pub const CONTROLLER_TYPE_DISCOVERY: u8 = 2;
 pub const CMIC_MULTI_CONTROLLER: u8 = 1 << 1;
 /// CMIC bit 3: asymmetric namespace access is reported.
 pub const CMIC_ANA: u8 = 1 << 3;
+/// ANACAP bits 4:0: all five states may be reported.
+pub const ANACAP_ALL_STATES: u8 = 0x1F;
+/// ANACAP bit 6: ANAGRPID does not change while a namespace is attached.
+pub const ANACAP_FIXED_GROUPS: u8 = 1 << 6;
 
 /// OAES and asynchronous event configuration bit 8: namespace attribute notices.
 pub const EVENT_NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
+/// OAES and asynchronous event configuration bit 11: Asymmetric Namespace Access change notices.
+pub const EVENT_ANA: u32 = 1 << 11;
 /// OAES and asynchronous event configuration bit 31: discovery log page change notices.
 pub const EVENT_DISCOVERY_LOG: u32 = 1 << 31;
 

@@ -19,6 +19,8 @@ pub enum NamespaceFault {
     Identifier,
     /// A number of blocks does not fit its field.
     Counts,
+    /// The ANA group is 0, or above [`ANA_GROUPS_MAX`](crate::nvme::ana::ANA_GROUPS_MAX).
+    AnaGroup,
 }
 
 /// Fault of a subsystem.
@@ -58,6 +60,7 @@ impl fmt::Display for InventoryError {
                     }
                     NamespaceFault::Size => "it has no block, or more bytes than 64 bits count",
                     NamespaceFault::Identifier => "NGUID, UUID and EUI64 must not be all zeroes",
+                    NamespaceFault::AnaGroup => "the ANA group must be between 1 and 16",
                     NamespaceFault::Counts => {
                         "a preferred, optimal or atomic size is outside 1 to 65536 blocks"
                     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Authorized, InventoryError, Listener, NamespaceFault, Subsystem, SubsystemFault};
+use crate::nvme::ana::{AnaListener, AnaState, AnaStateAt};
 use crate::nvme::nqn::Nqn;
 
 /// All exported subsystems at one moment. An inventory is immutable; changes replace the whole
@@ -14,6 +15,7 @@ pub struct Inventory {
     pub(super) subsystems: Vec<Subsystem>,
     pub(super) listeners: Vec<Listener>,
     pub(super) generation: u64,
+    ana_states: Vec<AnaStateAt>,
 }
 
 /// Reason why a host is refused.
@@ -64,7 +66,22 @@ impl Inventory {
             subsystems,
             listeners,
             generation,
+            ana_states: Vec::new(),
         })
+    }
+
+    /// The same inventory with these states of ANA groups. All other groups are optimized at all
+    /// listeners.
+    #[must_use]
+    pub fn with_ana_states(self, ana_states: Vec<AnaStateAt>) -> Self {
+        Self { ana_states, ..self }
+    }
+
+    /// State of an ANA group at a listener.
+    pub(super) fn ana_state(&self, group: u32, listener: AnaListener) -> AnaState {
+        let mut states = self.ana_states.iter();
+        let found = states.find(|it| (it.group, it.listener) == (group, listener));
+        found.map_or(AnaState::Optimized, |it| it.state)
     }
 
     /// Generation counter of the discovery log.

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 
 use super::{Deallocate, Inventory, Listener, Namespace, Refused, Subsystem};
+use crate::nvme::ana::{ANA_GROUPS_MAX, AnaListener, AnaState};
 use crate::nvme::nqn::Nqn;
 
 /// View of one host on the inventory. All access to namespaces and discovery records uses a view.
@@ -16,6 +17,7 @@ pub struct Authorized {
     host: Nqn,
     scope: Option<usize>,
     reached_at: Option<SocketAddr>,
+    listener: Option<AnaListener>,
 }
 
 impl Authorized {
@@ -27,6 +29,7 @@ impl Authorized {
             host,
             scope,
             reached_at: None,
+            listener: None,
         }
     }
 
@@ -35,6 +38,14 @@ impl Authorized {
     #[must_use]
     pub fn reached_at(mut self, address: SocketAddr) -> Self {
         self.reached_at = Some(address);
+        self
+    }
+
+    /// The same view for a host whose connection came through `listener`. The states of ANA groups
+    /// are those of this listener.
+    #[must_use]
+    pub const fn through(mut self, listener: AnaListener) -> Self {
+        self.listener = Some(listener);
         self
     }
 
@@ -47,7 +58,7 @@ impl Authorized {
             .subsystem()
             .map_or_else(Nqn::discovery, |subsystem| subsystem.nqn.clone());
         let mut view = inventory.authorize(&name, &self.host)?;
-        view.reached_at = self.reached_at;
+        (view.reached_at, view.listener) = (self.reached_at, self.listener);
         Ok(view)
     }
 
@@ -80,6 +91,21 @@ impl Authorized {
     pub fn namespaces(&self) -> &[Namespace] {
         self.subsystem()
             .map_or(&[], |subsystem| &subsystem.namespaces)
+    }
+
+    /// The ANA groups that have a namespace, in ascending order.
+    pub fn ana_groups(&self) -> impl Iterator<Item = u32> {
+        let namespaces = self.namespaces();
+        (1..=ANA_GROUPS_MAX).filter(|group| namespaces.iter().any(|it| it.ana_group == *group))
+    }
+
+    /// State of an ANA group for this host.
+    #[must_use]
+    pub fn ana_state(&self, group: u32) -> AnaState {
+        let at = self.listener;
+        at.map_or(AnaState::Optimized, |at| {
+            self.inventory.ana_state(group, at)
+        })
     }
 
     /// VWC: whether Flush has an effect on any namespace.

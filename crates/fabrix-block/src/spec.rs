@@ -78,6 +78,8 @@ pub struct Common {
     pub block_bytes: Option<u32>,
     /// Physical block size in bytes as reported to hosts: 512 or 4096, at least a block.
     pub physical_block_bytes: Option<u32>,
+    /// Group of the disk where it is exported. This crate does not use it.
+    pub ana_group: Option<u32>,
     /// Faults to inject.
     pub inject: Vec<Inject>,
 }
@@ -284,6 +286,9 @@ impl Display for Common {
         }
         if let Some(bytes) = self.physical_block_bytes {
             write!(f, ",physical={bytes}")?;
+        }
+        if let Some(group) = self.ana_group {
+            write!(f, ",ana={group}")?;
         }
         for inject in &self.inject {
             write!(f, ",inject={inject}")?;

@@ -178,10 +178,7 @@ pub(crate) fn is_nvme(address: SocketAddr) -> bool {
 
 /// A disk, which the target of a machine exports over both protocols.
 pub(crate) fn catalog(device: &Arc<dyn Device>, machine: IpAddr) -> Catalog {
-    let export = |number| Export {
-        number,
-        device: Arc::clone(device),
-    };
+    let export = |number| Export::new(number, Arc::clone(device));
     Catalog {
         subsystems: vec![SubsystemConfig {
             nqn: SUBSYSTEM.to_owned(),
@@ -205,6 +202,7 @@ pub(crate) fn catalog(device: &Arc<dyn Device>, machine: IpAddr) -> Catalog {
             Listen::nvme_rdma(nvme_at(machine)),
             Listen::iscsi(iscsi_at(machine)),
         ],
+        ana_states: Vec::new(),
     }
 }
 

@@ -6,7 +6,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fabrix_proto::nvme::ana::AnaListener;
+use fabrix_proto::nvme::subsystem::Transport;
 use fabrix_proto::portal::Portal;
+
+use crate::nvme::DISCOVERY_PORT;
 
 /// The limits of one controller, queue or command. They bound the memory of a connection. Hosts
 /// read them once when they connect, so they do not change.
@@ -91,6 +95,22 @@ impl Listen {
         Self { protocol, portal }
     }
 
+    /// The name of the listener in states of ANA groups.
+    #[must_use]
+    pub const fn ana_listener(&self) -> AnaListener {
+        let transport = match self.protocol.is_rdma() {
+            true => Transport::Rdma,
+            false => Transport::Tcp,
+        };
+        (transport, self.portal.address)
+    }
+
+    /// Whether ANA groups have a state at the listener: hosts reach disks there.
+    #[must_use]
+    pub const fn has_ana_states(&self) -> bool {
+        self.protocol.is_nvme() && self.portal.address.port() != DISCOVERY_PORT
+    }
+
     /// The same listener with the port that the system has chosen.
     pub(crate) fn bound(self, address: SocketAddr) -> Self {
         let mut announced = self.portal.announced;
@@ -162,6 +182,8 @@ pub enum TargetError {
     Refused(String),
     /// The target cannot listen on an address. Nothing has changed.
     Listen(SocketAddr, io::Error),
+    /// The state of an ANA group is set, but commands that came before it are still at a disk.
+    NotDrained,
     /// A shard has stopped. Nothing has changed.
     Stopped,
     /// A shard has not answered in time. The change is in force. The late shard serves it as soon
@@ -191,6 +213,10 @@ impl fmt::Display for TargetError {
                 _ => write!(f, "cannot listen on {address}: {error}"),
             },
             Self::Refused(sentence) => f.write_str(sentence),
+            Self::NotDrained => f.write_str(
+                "the state is set, but a disk has not ended the commands that came before: another target must not \
+                 serve the group yet",
+            ),
             Self::Stopped => f.write_str("a shard of the data path has stopped"),
             Self::Late => f.write_str(
                 "a shard of the data path has not answered: the change is made, and hosts may be told later",

@@ -32,11 +32,13 @@ impl ConfigTask {
         let Arrival {
             carrier,
             peer,
+            listener,
             unauthenticated_peer,
             load,
         } = arrival;
         let accepted = Accepted {
             peer,
+            listener,
             address: None,
             unauthenticated_peer: Some(unauthenticated_peer),
             load: Some(load),
@@ -53,22 +55,22 @@ impl ConfigTask {
 
     fn serve(&self, shard: &mut Shard) {
         if self.local.serve() {
-            self.order_all(shard, ConnectionOrder::Served);
+            self.order_all(shard, &ConnectionOrder::Served);
         }
     }
 
     fn announce(&self, shard: &mut Shard) {
         if self.local.announce() {
-            self.order_all(shard, ConnectionOrder::Announced);
+            self.order_all(shard, &ConnectionOrder::Announced);
         }
     }
 
     /// Gives an order to every connection of this shard.
-    fn order_all(&self, shard: &mut Shard, order: ConnectionOrder) {
+    fn order_all(&self, shard: &mut Shard, order: &ConnectionOrder) {
         let connections = self.local.connections.borrow().clone();
         for id in connections {
             if let Some(task) = shard.task(id) {
-                task.borrow_mut().message(shard, Box::new(order));
+                task.borrow_mut().message(shard, Box::new(order.clone()));
             }
         }
     }
@@ -88,7 +90,10 @@ impl Task for ConfigTask {
             Ok(Order::Adopt(arrival)) => self.adopt(shard, arrival),
             Ok(Order::Serve(_done)) => self.serve(shard),
             Ok(Order::Announce(_done)) => self.announce(shard),
-            Ok(Order::Drain) => self.order_all(shard, ConnectionOrder::Drain),
+            Ok(Order::AwaitRefused(done)) => {
+                self.order_all(shard, &ConnectionOrder::AwaitRefused(done))
+            }
+            Ok(Order::Drain) => self.order_all(shard, &ConnectionOrder::Drain),
             Err(_) => debug_assert!(false, "the config task takes orders only"),
         }
     }

@@ -12,7 +12,6 @@ use std::rc::Rc;
 use fabrix_rt::{Completion, Shard, Task, TaskId};
 use fabrix_transport::{self as transport, Ended};
 
-use crate::Notice;
 use crate::catch_up::CatchUp;
 use crate::command_table::{CommandTable, Waiting};
 use crate::context::CommandContext;
@@ -25,11 +24,14 @@ use crate::local::Local;
 use crate::registry::ConnectionOrder;
 use crate::requests::{DISK_SLOTS, Requests};
 use crate::unauthenticated_peers::UnauthenticatedPeer;
+use crate::{Listen, Notice};
 
 /// The ends of an accepted connection.
 pub(crate) struct Accepted {
     /// Address of the host or initiator.
     pub(crate) peer: SocketAddr,
+    /// The listener that accepted it.
+    pub(crate) listener: Listen,
     /// Local address to which the peer has connected, if the system reports it.
     pub(crate) address: Option<SocketAddr>,
     /// Counts toward the limit of unauthenticated peers until the peer has authenticated.
@@ -397,7 +399,7 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Task for Connection<S, 
                 self.lifecycle.ends_because(*why);
                 self.end(shard);
             }
-            Some(order) => P::order(self, shard, *order),
+            Some(order) => P::order(self, shard, order.clone()),
             None => debug_assert!(false, "a connection takes orders, stops and rounds only"),
         }
     }

@@ -38,6 +38,7 @@ pub use catalog::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
 pub use config::{Deadlines, Limits, Listen, Protocol, TargetError};
 pub use disk::{Receipt, ReservationStore};
 pub use fabrix_proto::iscsi::auth::PolicyError;
+pub use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, ANA_GROUPS_MAX, AnaState, AnaStateAt};
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 pub use fabrix_proto::portal::Portal;
 pub use iscsi::{Chap, Initiators};

@@ -29,6 +29,8 @@ const PAUSE_MS: u64 = 100;
 pub(crate) struct Port {
     task: TaskId,
     listener: Listener,
+    /// Protocol and bound address.
+    at: Listen,
     /// What an accepted socket carries.
     carrier: fn(DetachedSocket) -> Carrier,
     shared: Arc<Shared>,
@@ -55,6 +57,7 @@ impl Port {
         let port = Self {
             task,
             listener,
+            at: bound,
             carrier,
             shared,
             pausing: false,
@@ -86,6 +89,7 @@ impl Port {
             self.shared.hand_over(Arrival {
                 carrier: (self.carrier)(socket),
                 peer,
+                listener: self.at,
                 unauthenticated_peer,
                 load,
             });

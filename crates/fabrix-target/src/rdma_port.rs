@@ -7,7 +7,6 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +51,8 @@ pub(crate) struct Refused {
 /// One listener.
 pub(crate) struct RdmaPort {
     task: TaskId,
-    address: SocketAddr,
+    /// Protocol and bound address.
+    at: Listen,
     rules: RequestRules,
     /// None: its device is gone.
     listener: Option<RdmaListener>,
@@ -80,7 +80,7 @@ impl RdmaPort {
         let bound = at.bound(listener.local_addr().unwrap_or(at.portal.address));
         let port = Self {
             task,
-            address: bound.portal.address,
+            at: bound,
             rules,
             listener: Some(listener),
             shared,
@@ -110,6 +110,7 @@ impl RdmaPort {
             Ok(carrier) => self.shared.hand_over(Arrival {
                 carrier,
                 peer,
+                listener: self.at,
                 unauthenticated_peer,
                 load,
             }),
@@ -124,7 +125,7 @@ impl RdmaPort {
     /// The device goes away, and the listener with it.
     fn lost(&mut self, shard: &mut Shard, errno: i32) {
         if self.listener.take().is_some() {
-            let address = self.address;
+            let address = self.at.portal.address;
             self.shared.notice(&Notice::ListenerLost { address, errno });
             self.listen_later(shard);
         }
@@ -157,11 +158,12 @@ impl Task for RdmaPort {
             task: self.task,
             slot: NEWS,
         };
-        let again = Hub::of(shard).and_then(|hub| hub.listen(self.address, BACKLOG, token));
+        let again =
+            Hub::of(shard).and_then(|hub| hub.listen(self.at.portal.address, BACKLOG, token));
         match again {
             Ok(listener) => {
                 self.listener = Some(listener);
-                let address = self.address;
+                let address = self.at.portal.address;
                 self.shared.notice(&Notice::ListenerBack { address });
             }
             Err(_) => self.listen_later(shard),

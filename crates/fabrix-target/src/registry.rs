@@ -12,6 +12,7 @@ use fabrix_proto::nvme::log_page::ErrorRecord;
 use fabrix_rt::{Full, Remote, TaskId};
 
 use crate::lock::lock;
+use crate::shared::Done;
 
 /// The address of a connection: its shard, and its task there.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ impl ConnectionAddress {
 }
 
 /// An order of another task to a connection.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum ConnectionOrder {
     /// Answer the commands in progress, refuse new ones, close.
     Drain,
@@ -50,6 +51,8 @@ pub(crate) enum ConnectionOrder {
     Served,
     /// The announced snapshot has changed: tell the host.
     Announced,
+    /// Keep this while a disk has a command of an ANA group that is refused by now.
+    AwaitRefused(Done),
     /// A disk has a notice for the host.
     Noticed,
     /// A round of [`catch_up`](crate::catch_up) has ended.

@@ -16,7 +16,7 @@ use crate::iscsi::Sessions;
 use crate::load::{Load, Loads};
 use crate::registry::Registry;
 use crate::unauthenticated_peers::{UnauthenticatedPeer, UnauthenticatedPeers};
-use crate::{Catalog, Deadlines, Limits, Notice, ReservationStore};
+use crate::{Catalog, Deadlines, Limits, Listen, Notice, ReservationStore};
 
 /// Configuration of a target.
 pub struct TargetConfig {
@@ -181,6 +181,8 @@ impl Shared {
 pub(crate) struct Arrival {
     pub(crate) carrier: Carrier,
     pub(crate) peer: SocketAddr,
+    /// The listener that accepted it.
+    pub(crate) listener: Listen,
     /// Its share of the unauthenticated peers of its address.
     pub(crate) unauthenticated_peer: UnauthenticatedPeer,
     /// Its share of the load of the shard that serves it.
@@ -205,6 +207,8 @@ pub(crate) enum Order {
     Serve(Done),
     /// Announce the served snapshot to hosts.
     Announce(Done),
+    /// Keep this while a disk has a command of an ANA group that is refused by now.
+    AwaitRefused(Done),
     /// Drain every connection.
     Drain,
 }

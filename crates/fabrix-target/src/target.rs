@@ -1,5 +1,6 @@
 //! A running target: its shards and its ports. `change` changes its catalog.
 
+mod ana;
 mod change;
 
 use std::io;

@@ -23,7 +23,7 @@ pub(crate) use self::attach::{
     AttachArgs, DetachArgs, DiscoveryArgs, FrontEnd, InsertArgs, ListArgs, RemoveArgs, ResizeArgs,
     TopArgs,
 };
-pub(crate) use self::ctl::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
+pub(crate) use self::ctl::{AnaVerb, CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 pub(crate) use self::path::{EngineArgs, RemoteArgs};
 pub(crate) use self::values::{Cores, Format, HostId, parse_bytes, parse_name, parse_uuid};
 use self::values::{DISKS_HELP, parse_engine, parse_iqn};

@@ -105,13 +105,21 @@ impl Opener {
     /// Errors: also a disk with blocks of 1 byte, which hosts do not know.
     pub(crate) fn open(&self, text: &str, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
         let device = self.open_for_load(text, read_only)?;
-        if device.geometry().block_bytes < DEFAULT_BLOCK_BYTES {
-            return Err(Failure::usage(format!(
-                "{}: only `fabrix bench` can use block=1; leave it out",
-                without_secrets(text)
-            )));
-        }
-        Ok(device)
+        with_whole_blocks(text, device)
+    }
+
+    /// Opens a disk as [`open`](Self::open) does, for export. Returns the ANA group in its text,
+    /// too. The group is no property of the disk: its identity does not depend on it.
+    pub(crate) fn open_export(
+        &self,
+        text: &str,
+        read_only: bool,
+    ) -> Result<(Arc<dyn Device>, Option<u32>), Failure> {
+        let mut spec = Spec::parse(text).map_err(Failure::usage)?;
+        let group = spec.common.ana_group.take();
+        spec.common.read_only |= read_only;
+        let device = with_whole_blocks(text, self.open_parsed(&spec)?)?;
+        Ok((device, group))
     }
 
     /// Opens a disk for the load generator, which can use blocks of 1 byte.
@@ -121,8 +129,19 @@ impl Opener {
         read_only: bool,
     ) -> Result<Arc<dyn Device>, Failure> {
         let mut spec = Spec::parse(text).map_err(Failure::usage)?;
+        if spec.common.ana_group.is_some() {
+            return Err(Failure::usage(format!(
+                "{}: only `fabrix serve` has ANA groups; leave out ana=",
+                without_secrets(text)
+            )));
+        }
         spec.common.read_only |= read_only;
-        let device = self.open_spec(&spec)?;
+        self.open_parsed(&spec)
+    }
+
+    /// Opens a disk, and prints its notes.
+    fn open_parsed(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
+        let device = self.open_spec(spec)?;
         for note in device.notes() {
             say(note);
         }
@@ -261,6 +280,17 @@ impl Opener {
         }
         Ok((options, theirs))
     }
+}
+
+/// Refuses a disk with blocks of 1 byte.
+fn with_whole_blocks(text: &str, device: Arc<dyn Device>) -> Result<Arc<dyn Device>, Failure> {
+    if device.geometry().block_bytes >= DEFAULT_BLOCK_BYTES {
+        return Ok(device);
+    }
+    Err(Failure::usage(format!(
+        "{}: only `fabrix bench` can use block=1; leave it out",
+        without_secrets(text)
+    )))
 }
 
 fn level(weight: Weight) -> Level {

@@ -6,6 +6,7 @@
 //! module depends neither on the command line of `serve` nor on the control socket that requests
 //! changes.
 
+mod ana;
 mod catalog;
 mod export_opener;
 mod listen;
@@ -84,12 +85,9 @@ impl Served {
             )));
         }
         let shown = without_secrets(text);
-        let device = self.opener.open(text)?;
+        let export = self.opener.open(nsid, text)?;
         self.change_disks(|disks| {
-            disks.push(Export {
-                number: nsid,
-                device,
-            });
+            disks.push(export);
             Ok(())
         })?;
         state.disks.insert(nsid, shown);
@@ -234,7 +232,10 @@ fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
 pub(crate) fn failure(error: &TargetError) -> Failure {
     let kind = match error {
         TargetError::Refused(_) => Kind::Usage,
-        TargetError::Listen(..) | TargetError::Stopped | TargetError::Late => Kind::Io,
+        TargetError::Listen(..)
+        | TargetError::NotDrained
+        | TargetError::Stopped
+        | TargetError::Late => Kind::Io,
     };
     Failure::new(kind, error)
 }

@@ -154,6 +154,14 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
             ParseFault::Here("nothing but a comma may follow the list of members".to_owned())
         })?;
     let members = members(inner, depth)?;
+    if members
+        .iter()
+        .any(|member| member.common.ana_group.is_some())
+    {
+        return Err(ParseFault::Here(
+            "`ana` belongs to the array: write it behind the list of members".to_owned(),
+        ));
+    }
     let mut options = Options::read(&rest)?;
     let chunk_bytes = options
         .take("chunk")

@@ -282,14 +282,16 @@ fn any_common() -> impl Strategy<Value = Common> {
         name,
         any::<bool>(),
         sizes,
+        prop::option::of(1..=u32::MAX),
         prop::collection::vec(any_inject(), 0..3),
     )
         .prop_map(
-            |(name, read_only, (block_bytes, physical_block_bytes), inject)| Common {
+            |(name, read_only, (block_bytes, physical_block_bytes), ana_group, inject)| Common {
                 name,
                 read_only,
                 block_bytes,
                 physical_block_bytes,
+                ana_group,
                 inject,
             },
         )

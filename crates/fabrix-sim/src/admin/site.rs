@@ -96,7 +96,7 @@ impl Site {
             let places = (first..).zip(&self.exports[protocol]);
             let exports = places.filter_map(|(number, disk)| {
                 let device = Arc::clone(&devices[(*disk)?]);
-                Some(Export { number, device })
+                Some(Export::new(number, device))
             });
             exports.collect()
         };
@@ -132,6 +132,7 @@ impl Site {
                 units: exports(1, 0),
             }],
             listen: listen.filter(|(_, is)| *is).map(|(it, _)| it).collect(),
+            ana_states: Vec::new(),
         }
     }
 }

@@ -118,15 +118,13 @@ fn io_queue(address: SocketAddr, controller: u16, queue: u16) -> Host {
 }
 
 fn config(queues: u16) -> TargetConfig {
-    let disk = Export {
-        number: 1,
-        device: ram("turn", 512, DISK_BYTES),
-    };
+    let disk = Export::new(1, ram("turn", 512, DISK_BYTES));
     TargetConfig {
         catalog: Catalog {
             subsystems: vec![common::subsystem(NQN, vec![disk])],
             iscsi_targets: Vec::new(),
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
+            ana_states: Vec::new(),
         },
         limits: Limits {
             max_io_queues: queues,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fabrix_block::Device;
 use fabrix_proto::iscsi::login;
+use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState, AnaStateAt};
 use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 
 use crate::config::{Listen, check_free};
@@ -25,6 +26,9 @@ pub struct Catalog {
     /// Listeners, each with its protocol. NVMe's port 8009 answers discovery only and is not in the
     /// discovery log.
     pub listen: Vec<Listen>,
+    /// States of ANA groups at NVMe listeners. All other groups are optimized at all listeners.
+    /// [`Target::set_ana_state`](crate::Target::set_ana_state) changes them.
+    pub ana_states: Vec<AnaStateAt>,
 }
 
 /// An NVMe subsystem. Hosts read its name and its texts once, so these stay as long as it is
@@ -75,11 +79,27 @@ pub struct Export {
     pub number: u32,
     /// The disk. The target puts the compare-and-write gate in front of it.
     pub device: Arc<dyn Device>,
+    /// ANA group of a namespace, 1 to [`ANA_GROUPS_MAX`](crate::ANA_GROUPS_MAX). It stays as long
+    /// as the disk is exported under this number. Logical units have none: iSCSI has no such state.
+    pub ana_group: u32,
+}
+
+impl Export {
+    /// A disk in the default ANA group.
+    #[must_use]
+    pub fn new(number: u32, device: Arc<dyn Device>) -> Self {
+        Self {
+            number,
+            device,
+            ana_group: ANA_GROUP_DEFAULT,
+        }
+    }
 }
 
 impl PartialEq for Export {
     fn eq(&self, other: &Self) -> bool {
-        self.number == other.number && Arc::ptr_eq(&self.device, &other.device)
+        (self.number, self.ana_group) == (other.number, other.ana_group)
+            && Arc::ptr_eq(&self.device, &other.device)
     }
 }
 
@@ -121,6 +141,29 @@ impl Catalog {
             check_free(&catalog.listen[..index], listen)?;
         }
         Ok(catalog)
+    }
+
+    /// State of an ANA group at a listener.
+    #[must_use]
+    pub fn ana_state(&self, group: u32, listen: &Listen) -> AnaState {
+        let listener = listen.ana_listener();
+        let mut states = self.ana_states.iter();
+        let found = states.find(|it| (it.group, it.listener) == (group, listener));
+        found.map_or(AnaState::Optimized, |it| it.state)
+    }
+
+    /// Sets the state of an ANA group at a listener.
+    pub(crate) fn set_ana_state(&mut self, group: u32, listen: &Listen, state: AnaState) {
+        let listener = listen.ana_listener();
+        let is_other = |it: &AnaStateAt| (it.group, it.listener) != (group, listener);
+        self.ana_states.retain(is_other);
+        if state != AnaState::Optimized {
+            self.ana_states.push(AnaStateAt {
+                group,
+                listener,
+                state,
+            });
+        }
     }
 
     /// Every export, with a sentence's words for its place and its namespace id for the operator's

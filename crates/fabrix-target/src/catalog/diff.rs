@@ -120,6 +120,12 @@ fn check_exports(noun: &str, old: &[Export], new: &[Export]) -> Result<(), Strin
                 "{noun} {number} would become another disk; remove it and add the other one"
             ));
         }
+        if old.ana_group != new.ana_group {
+            return Err(format!(
+                "{noun} {number} is in ANA group {}; remove it before it can join group {}",
+                old.ana_group, new.ana_group
+            ));
+        }
         let block_bytes = |device: &dyn Device| device.geometry().block_bytes;
         let (was, is) = (block_bytes(&*old.device), block_bytes(&*new.device));
         if was != is {

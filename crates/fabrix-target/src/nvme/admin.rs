@@ -349,6 +349,10 @@ impl Admin {
         for nsid in changed(&self.view, &view) {
             self.controller.namespace_changed(nsid);
         }
+        let groups = view.ana_groups();
+        for group in groups.filter(|it| view.ana_state(*it) != self.view.ana_state(*it)) {
+            self.controller.ana_changed(group);
+        }
         if view.generation() != self.view.generation() {
             self.controller.discovery_changed();
         }

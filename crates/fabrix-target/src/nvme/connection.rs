@@ -149,7 +149,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
             After::Quiesce => match registry.quiesce(admin.id()) {
                 Some(queues) => {
                     admin.queues_are_ending();
-                    self.send_order(shard, queues, ConnectionOrder::Close(CONTROLLER_GONE));
+                    self.send_order(shard, queues, &ConnectionOrder::Close(CONTROLLER_GONE));
                 }
                 None => admin.quiesced(),
             },
@@ -206,6 +206,7 @@ impl<Q: Queue> Protocol<Q> for Nvme {
             ConnectionOrder::Quiesced => connection.quiesced(shard),
             ConnectionOrder::Served => connection.serve(shard),
             ConnectionOrder::Announced => connection.announce(shard),
+            ConnectionOrder::AwaitRefused(done) => connection.await_refused(done),
             ConnectionOrder::Noticed => connection.noticed(shard),
             ConnectionOrder::CaughtUp => connection.caught_up(shard),
             ConnectionOrder::Drain | ConnectionOrder::Close(_) => {}

@@ -8,10 +8,8 @@ use fabrix_block::Deallocate as DiskDeallocate;
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::subsystem::{
     CNTLID_MAX, Deallocate, Hosts, Inventory, Listener, Namespace, SecureChannel, Subsystem,
-    Transport,
 };
 
-use super::DISCOVERY_PORT;
 use crate::catalog::disk::ExportedDisk;
 use crate::{Catalog, Export, Limits, Listen, SubsystemConfig};
 
@@ -28,9 +26,7 @@ pub(crate) fn inventory(
     let subsystems = catalog.subsystems.iter();
     let subsystems = subsystems.map(|config| subsystem(config, disks, limits));
     let listeners = catalog.listen.iter();
-    let listeners = listeners.filter(|listen| {
-        listen.protocol.is_nvme() && listen.portal.address.port() != DISCOVERY_PORT
-    });
+    let listeners = listeners.filter(|listen| listen.has_ana_states());
     let listeners = listeners.enumerate();
     let listeners = listeners.map(|(index, listen)| listener(index, listen));
     Inventory::new(
@@ -38,7 +34,7 @@ pub(crate) fn inventory(
         listeners.collect(),
         generation,
     )
-    .map(Arc::new)
+    .map(|inventory| Arc::new(inventory.with_ana_states(catalog.ana_states.clone())))
     .map_err(|error| error.to_string())
 }
 
@@ -61,7 +57,7 @@ fn subsystem(
     let namespaces = namespaces.map(|export| {
         check_transfers(export, limits)?;
         let disk = &disks[&export.device.identity().uuid];
-        Ok(namespace(export.number, disk, limits))
+        Ok(namespace(export, disk, limits))
     });
     Ok(Subsystem {
         nqn: nqn(&config.nqn)?,
@@ -93,10 +89,7 @@ fn check_transfers(export: &Export, limits: &Limits) -> Result<(), String> {
 fn listener(index: usize, listen: &Listen) -> Listener {
     Listener {
         port_id: u16::try_from(index + 1).unwrap_or(u16::MAX),
-        transport: match listen.protocol.is_rdma() {
-            true => Transport::Rdma,
-            false => Transport::Tcp,
-        },
+        transport: listen.ana_listener().0,
         portal: listen.portal,
         secure_channel: SecureChannel::None,
         referral: false,
@@ -104,7 +97,7 @@ fn listener(index: usize, listen: &Listen) -> Listener {
 }
 
 /// Geometry and features of a disk in the fields of Identify Namespace.
-fn namespace(nsid: u32, disk: &ExportedDisk, limits: &Limits) -> Namespace {
+fn namespace(export: &Export, disk: &ExportedDisk, limits: &Limits) -> Namespace {
     let device = disk.device();
     let (geometry, identity) = (device.geometry(), device.identity());
     // The fields hold up to 65,536 blocks. Larger sizes are reported as 65,536.
@@ -131,7 +124,13 @@ fn namespace(nsid: u32, disk: &ExportedDisk, limits: &Limits) -> Namespace {
             DiskDeallocate::Undefined => Deallocate::Undefined,
             DiskDeallocate::Zeroes => Deallocate::Zeroes,
         },
-        ..Namespace::new(nsid, geometry.blocks, geometry.block_bytes, identity.uuid)
+        ana_group: export.ana_group,
+        ..Namespace::new(
+            export.number,
+            geometry.blocks,
+            geometry.block_bytes,
+            identity.uuid,
+        )
     }
 }
 

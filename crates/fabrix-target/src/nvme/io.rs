@@ -16,6 +16,7 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Nanos};
 use fabrix_transport::Incoming;
 
+use super::ana::AnaGate;
 use super::context::Queue;
 use super::status::{failed, nvme_status};
 use crate::catalog::Snapshot;
@@ -112,7 +113,8 @@ impl Work {
 
 /// The commands in progress of one I/O queue.
 pub(crate) struct IoQueue {
-    view: Authorized,
+    pub(super) view: Authorized,
+    pub(super) ana: AnaGate,
     /// The disks that the host knows.
     known: KnownDisks,
     limits: IoLimits,
@@ -172,8 +174,11 @@ impl IoQueue {
     ) -> Self {
         let mut known = KnownDisks::default();
         let _nothing_was_known = knows_another(&mut known, &view);
+        let mut ana = AnaGate::default();
+        ana.refresh(&view);
         Self {
             view,
+            ana,
             known,
             limits,
             commands: CommandTable::new(slots),
@@ -198,6 +203,7 @@ impl IoQueue {
         if knows_another(&mut self.known, &self.view) {
             return Err(OTHER_DISK.to_owned());
         }
+        self.ana.refresh(&self.view);
         self.take_disk_views(catalog.states(&self.view));
         Ok(())
     }
@@ -241,8 +247,8 @@ impl IoQueue {
             command: request.command,
         };
         let fuse = request.fuse;
-        if self.conflicts(&command) {
-            let answered = context.answer(claim, Status::RESERVATION_CONFLICT);
+        if let Some(status) = self.forbidden(&command) {
+            let answered = context.answer(claim, status);
             self.abandon(context, expected);
             return answered;
         }
@@ -347,16 +353,14 @@ impl IoQueue {
             return debug_assert!(false, "{slot:?} fetched no data");
         };
         match work {
-            Work::Fetching(command) if intact && self.conflicts(&command) => {
-                context.answer(claim, Status::RESERVATION_CONFLICT)
-            }
-            Work::Fetching(command) if intact => self.execute(context, claim, command, data),
-            Work::Half { command, mate, .. } if intact && self.conflicts(&command) => {
-                self.break_pair(context, claim, mate, Status::RESERVATION_CONFLICT)
-            }
-            Work::Half { command, mate, .. } if intact => {
-                self.half_is_whole(context, claim, command, mate, data)
-            }
+            Work::Fetching(command) if intact => match self.forbidden(&command) {
+                Some(status) => context.answer(claim, status),
+                None => self.execute(context, claim, command, data),
+            },
+            Work::Half { command, mate, .. } if intact => match self.forbidden(&command) {
+                Some(status) => self.break_pair(context, claim, mate, status),
+                None => self.half_is_whole(context, claim, command, mate, data),
+            },
             Work::Half { mate, .. } => {
                 self.break_pair(context, claim, mate, Status::TRANSIENT_TRANSPORT_ERROR)
             }

@@ -6,6 +6,7 @@
 //! commands. `io` and `status` are the two files where the protocol meets disks.
 
 mod admin;
+mod ana;
 mod connection;
 mod context;
 mod execute;

@@ -114,6 +114,7 @@ impl IoQueue {
             self.go_on_reserving(context, slot);
         }
         self.end_overdue(context);
+        self.tell_drained();
     }
 
     /// Answers a change that is in force, once the commands that it ends have ended.

@@ -26,7 +26,7 @@ use super::connection::Nvme;
 use crate::connection::{Accepted, Connection};
 use crate::local::Local;
 use crate::shared::Shared;
-use crate::{Catalog, Deadlines, Export, Limits, SubsystemConfig, TargetConfig};
+use crate::{Catalog, Deadlines, Export, Limits, Listen, SubsystemConfig, TargetConfig};
 
 /// A shard with a target's part on it. It listens on no port.
 struct Stage {
@@ -64,16 +64,12 @@ impl Stage {
             firmware: "0".to_owned(),
             grows: false,
             hosts: None,
-            namespaces: vec![Export {
-                number: 1,
-                device: disk.expect("memory"),
-            }],
+            namespaces: vec![Export::new(1, disk.expect("memory"))],
         };
         let config = TargetConfig {
             catalog: Catalog {
                 subsystems: vec![subsystem],
-                iscsi_targets: Vec::new(),
-                listen: Vec::new(),
+                ..Catalog::default()
             },
             limits: Limits {
                 max_io_queues: 4,
@@ -117,6 +113,7 @@ impl Stage {
             .expect("room for one");
         let accepted = Accepted {
             peer,
+            listener: Listen::nvme_tcp(peer),
             address: None,
             unauthenticated_peer: Some(unauthenticated_peer),
             load: None,

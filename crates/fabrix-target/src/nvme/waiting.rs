@@ -31,6 +31,12 @@ impl<Q: Queue> Waiting<Q> for IoQueue {
     }
 
     fn resume(&mut self, context: &mut CommandContext<'_, Q>, claim: Claim, work: Work) -> Settled {
+        if let Some(status) = self.refusal_of_resumed(&work) {
+            return match work {
+                Work::Half { mate, .. } => self.break_pair(context, claim, mate, status),
+                _ => context.answer(claim, status),
+            };
+        }
         match work {
             Work::Stalled(command, data) => {
                 let data = data.map(|buf| Incoming::Buf(buf, 0));
@@ -65,6 +71,7 @@ impl<Q: Queue> Waiting<Q> for IoQueue {
             None => debug_assert!(false, "{slot:?} has no request at a disk"),
         }
         self.retry(context);
+        self.tell_drained();
     }
 
     fn disk_of(&self, slot: Slot) -> Option<Option<Arc<DiskState>>> {

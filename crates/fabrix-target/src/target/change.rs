@@ -54,6 +54,14 @@ impl Target {
     ) -> Result<(), TargetError> {
         // Each change starts from the result of the one before.
         let _one_at_a_time = lock(&self.changing);
+        self.apply(edit)
+    }
+
+    /// Makes a change. The caller holds the lock of changes.
+    pub(super) fn apply(
+        &self,
+        edit: impl FnOnce(&mut Catalog) -> Result<(), String>,
+    ) -> Result<(), TargetError> {
         let catalog = &self.shared.catalog;
         let old = catalog.current();
         let mut desired = old.desired.clone();
@@ -166,7 +174,11 @@ impl Target {
     }
 
     /// Gives an order to every shard and waits until all have carried it out.
-    fn order_all(&self, until: Nanos, order: impl Fn(Done) -> Order) -> Result<(), TargetError> {
+    pub(super) fn order_all(
+        &self,
+        until: Nanos,
+        order: impl Fn(Done) -> Order,
+    ) -> Result<(), TargetError> {
         let control = &*self.shared.control;
         wait_for(control, until, |done| {
             (0..self.shared.shards.len()).fold(true, |all, index| {

@@ -124,7 +124,7 @@ impl Stage {
         let tell = Mutex::new(tell);
         let disks: Vec<_> = (1..)
             .zip(plan.devices)
-            .map(|(number, device)| Export { number, device })
+            .map(|(number, device)| Export::new(number, device))
             .collect();
         let catalog = Catalog {
             subsystems: vec![SubsystemConfig {
@@ -136,6 +136,7 @@ impl Stage {
                 ..iscsi_target(IQN, 1, units(&disks))
             }],
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
+            ana_states: Vec::new(),
         };
         let config = TargetConfig {
             catalog,
@@ -426,10 +427,7 @@ pub fn units(namespaces: &[Export]) -> Vec<Export> {
     let fitting = namespaces
         .iter()
         .filter(|export| (1..=NAMESPACES_MAX).contains(&export.number));
-    let unit = |export: &Export| Export {
-        number: export.number - 1,
-        device: export.device.clone(),
-    };
+    let unit = |export: &Export| Export::new(export.number - 1, export.device.clone());
     fitting.map(unit).collect()
 }
 

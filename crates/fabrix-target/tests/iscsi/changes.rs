@@ -28,7 +28,7 @@ fn sessions_are_told_of_another_size(engine: Engine) {
     // Connections go to the shards in turn.
     let mut sessions = [1, 2].map(|last| session(&stage, last, false));
     let device = ram("first", 512, 8 << 20);
-    let replaced = stage.replace(Export { number: 1, device });
+    let replaced = stage.replace(Export::new(1, device));
     replaced.expect("the same disk");
     for initiator in &mut sessions {
         is_told(initiator, [6, 0x2A, 9]);
@@ -43,7 +43,7 @@ fn sessions_are_told_of_disks_that_come_and_go(engine: Engine) {
     let stage = Stage::new(engine);
     let mut sessions = [1, 2].map(|last| session(&stage, last, false));
     let device = ram("second", 512, 1 << 20);
-    let added = stage.add(Export { number: 2, device });
+    let added = stage.add(Export::new(2, device));
     added.expect("room for it");
     for initiator in &mut sessions {
         is_told(initiator, [6, 0x3F, 0x0E]);
@@ -67,7 +67,7 @@ fn sessions_are_told_that_a_disk_that_returns_may_have_another_size(engine: Engi
     let mut sessions = [1, 2].map(|last| session(&stage, last, false));
     stage.remove(1).expect("it is there");
     let device = ram("first", 512, 8 << 20);
-    let added = stage.add(Export { number: 1, device });
+    let added = stage.add(Export::new(1, device));
     added.expect("the number is free");
     for initiator in &mut sessions {
         let power_on = initiator.command(&TEST_UNIT_READY, 0).sense;
@@ -89,7 +89,7 @@ fn a_session_ends_when_its_unit_becomes_another_disk(engine: Engine) {
     }
     stage.remove(1).expect("it is there");
     let device = ram("another", 512, 16 << 20);
-    let added = stage.add(Export { number: 1, device });
+    let added = stage.add(Export::new(1, device));
     added.expect("the number is free");
     for initiator in &mut sessions {
         assert!(initiator.is_closed());

@@ -53,10 +53,7 @@ fn change(stage: &Stage, edit: impl FnOnce(&mut Catalog)) {
 fn two_targets(engine: Engine) -> Stage {
     let stage = Stage::new(engine);
     change(&stage, |catalog| catalog.iscsi_targets.clear());
-    let disk = |name: &str, mib: u64| Export {
-        number: 0,
-        device: ram(name, 512, mib << 20),
-    };
+    let disk = |name: &str, mib: u64| Export::new(0, ram(name, 512, mib << 20));
     change(&stage, |catalog| {
         catalog.iscsi_targets = vec![
             owned(IQN, 1, 1, disk("of one", 1)),
@@ -155,10 +152,9 @@ fn a_change_of_one_target_disturbs_no_other(engine: Engine) {
     let mut one = session(&stage, 1, IQN);
     let mut two = session(&stage, 2, OTHER_IQN);
     change(&stage, |catalog| {
-        catalog.iscsi_targets[0].units.push(Export {
-            number: 5,
-            device: ram("another of one", 512, 1 << 20),
-        });
+        catalog.iscsi_targets[0]
+            .units
+            .push(Export::new(5, ram("another of one", 512, 1 << 20)));
     });
     assert_eq!(one.command(&[0; 6], 0).sense, Some([6, 0x3F, 0x0E]));
     good(&two.command(&[0; 6], 0));
@@ -199,7 +195,7 @@ fn a_disk_is_reached_by_its_number_in_each_place(engine: Engine) {
     let stage = two_targets(engine);
     change(&stage, |catalog| {
         let device = catalog.subsystems[0].namespaces[0].device.clone();
-        catalog.iscsi_targets[0].units = vec![Export { number: 9, device }];
+        catalog.iscsi_targets[0].units = vec![Export::new(9, device)];
     });
     let (_admin, mut io) = stage.admin_and_io();
     let (mut one, status) = log_in(&stage, &normal(1, IQN));

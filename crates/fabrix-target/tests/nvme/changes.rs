@@ -35,10 +35,7 @@ on_both_engines!(
 pub(super) const NAMESPACE_CHANGED: u64 = 0x0004_0002;
 
 fn export(nsid: u32, device: Arc<dyn Device>) -> Export {
-    Export {
-        number: nsid,
-        device,
-    }
+    Export::new(nsid, device)
 }
 
 /// An admin queue with notices of changed namespaces enabled, and its first event request.

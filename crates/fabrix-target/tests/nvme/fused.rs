@@ -248,7 +248,7 @@ fn a_disk_that_grows_meanwhile_loses_no_update(engine: Engine) {
     for mib in 2..34 {
         let device = stage.exports()[0].device.resize(Some(mib << 20));
         let device = device.expect("a larger file");
-        let larger = Export { number: 1, device };
+        let larger = Export::new(1, device);
         stage.replace(larger).expect("the same disk");
     }
     for thread in counting {

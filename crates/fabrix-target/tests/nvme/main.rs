@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod ana;
 mod announced;
 mod bring_up;
 mod changes;

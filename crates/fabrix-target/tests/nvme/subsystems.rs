@@ -36,7 +36,7 @@ fn two_subsystems(engine: Engine) -> Stage {
     change(&stage, |catalog| catalog.subsystems.clear());
     let owned = |nqn: &str, host: &str, device| SubsystemConfig {
         hosts: Some(vec![host.to_owned()]),
-        ..subsystem(nqn, vec![Export { number: 1, device }])
+        ..subsystem(nqn, vec![Export::new(1, device)])
     };
     change(&stage, |catalog| {
         catalog.subsystems = vec![
@@ -155,10 +155,9 @@ fn a_change_of_one_subsystem_disturbs_no_other(engine: Engine) {
     let event_of_two = watch(&mut two, 0x100);
     io_of_two.write(1, 0, &[2; 512]);
     change(&stage, |catalog| {
-        catalog.subsystems[0].namespaces.push(Export {
-            number: 2,
-            device: ram("another of one", 512, 1 << 20),
-        });
+        catalog.subsystems[0]
+            .namespaces
+            .push(Export::new(2, ram("another of one", 512, 1 << 20)));
     });
     expect_event(&mut one, event_of_one, NAMESPACE_CHANGED);
     io_of_one.write(2, 0, &[1; 512]);
@@ -182,7 +181,7 @@ fn a_disk_in_two_subsystems_is_one_disk(engine: Engine) {
     let stage = two_subsystems(engine);
     change(&stage, |catalog| {
         let device = catalog.subsystems[0].namespaces[0].device.clone();
-        let shared = Export { number: 7, device };
+        let shared = Export::new(7, device);
         catalog.subsystems[1].namespaces.push(shared);
     });
     let (_one, mut io_of_one) = queues(&stage, ONE, NQN);

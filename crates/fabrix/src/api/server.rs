@@ -182,6 +182,7 @@ pub(crate) fn target_router(served: Arc<Served>) -> Router {
         .route("/v1/namespaces", post(add))
         .route("/v1/namespaces/{nsid}", patch(resize).delete(remove))
         .route("/v1/listeners", post(listen).delete(unlisten))
+        .route("/v1/ana-groups/{group}/states", put(set_ana_state))
         .route("/v1/hosts", put(allow))
         .with_state(served)
         .refuse_unknown_paths("/v1/target")
@@ -236,12 +237,21 @@ struct Listener {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct NewState {
+    state: String,
+    /// None: at all addresses.
+    listener: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Hosts {
     allow: Vec<String>,
 }
 
 pub(super) type Body<T> = Result<Json<T>, JsonRejection>;
-type Nsid = Result<extract::Path<u32>, PathRejection>;
+/// A namespace id or an ANA group in the path.
+type Number = Result<extract::Path<u32>, PathRejection>;
 pub(super) type Answer = Result<Json<Value>, Refusal>;
 
 async fn show(State(served): State<Arc<Served>>) -> Answer {
@@ -260,12 +270,12 @@ async fn add(State(served): State<Arc<Served>>, body: Body<NewNamespace>) -> Ans
     .await
 }
 
-async fn remove(State(served): State<Arc<Served>>, nsid: Nsid) -> Answer {
+async fn remove(State(served): State<Arc<Served>>, nsid: Number) -> Answer {
     let extract::Path(nsid) = nsid?;
     change(served, move |served| served.remove(nsid)).await
 }
 
-async fn resize(State(served): State<Arc<Served>>, nsid: Nsid, body: Body<NewSize>) -> Answer {
+async fn resize(State(served): State<Arc<Served>>, nsid: Number, body: Body<NewSize>) -> Answer {
     let (extract::Path(nsid), Json(size)) = (nsid?, body?);
     change(served, move |served| {
         served.resize(nsid, size.size_bytes, size.shrink)
@@ -281,6 +291,18 @@ async fn listen(State(served): State<Arc<Served>>, body: Body<Listener>) -> Answ
 async fn unlisten(State(served): State<Arc<Served>>, body: Body<Listener>) -> Answer {
     let Json(listener) = body?;
     change(served, move |served| served.unlisten(&listener.uri)).await
+}
+
+async fn set_ana_state(
+    State(served): State<Arc<Served>>,
+    group: Number,
+    body: Body<NewState>,
+) -> Answer {
+    let (extract::Path(group), Json(new)) = (group?, body?);
+    change(served, move |served| {
+        served.set_ana_state(group, &new.state, new.listener.as_deref())
+    })
+    .await
 }
 
 async fn allow(State(served): State<Arc<Served>>, body: Body<Hosts>) -> Answer {

@@ -34,6 +34,9 @@ pub(crate) enum CtlVerb {
     /// Add or remove an address to listen on
     #[command(subcommand)]
     Listener(ListenerVerb),
+    /// Show or set the states of ANA groups, which tell hosts what paths to use
+    #[command(subcommand)]
+    Ana(AnaVerb),
     /// Set who may connect; connected hosts that are no longer allowed are disconnected
     Allow {
         /// Host NQNs, names of iSCSI initiators, or `any`. Beside names of one kind only, `any`
@@ -90,5 +93,26 @@ pub(crate) enum ListenerVerb {
         /// The address: nvme+tcp://ADDR[:PORT]
         #[arg(value_name = "URI")]
         uri: String,
+    },
+}
+
+/// Verbs of `ctl ana`.
+#[derive(Subcommand)]
+pub(crate) enum AnaVerb {
+    /// Show each group with its namespaces, and its state at each listener
+    List,
+    /// Set the state of a group. A state without I/O is reached when the commands that came before
+    /// have ended; the group is in state `change` until then
+    Set {
+        /// The group
+        #[arg(value_name = "GROUP")]
+        group: u32,
+        /// optimized, non-optimized, inaccessible or persistent-loss
+        #[arg(value_name = "STATE")]
+        state: String,
+        /// Only at this address: ADDR[:PORT], or nvme+tcp://ADDR[:PORT], nvme+rdma://ADDR[:PORT]
+        /// [default: all addresses]
+        #[arg(long, value_name = "ADDR")]
+        listener: Option<String>,
     },
 }

@@ -8,12 +8,16 @@ use serde_json::{Value, json};
 
 use super::terminal::{quoted, show};
 use crate::api::Client;
-use crate::args::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
+use crate::args::{AnaVerb, CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode, Failure> {
     let (method, path, body) = request(&args.verb);
     let now = Client::of_target(&args.api)?.ask(method, &path, &body)?;
+    let text = match &args.verb {
+        CtlVerb::Ana(_) => groups_text,
+        _ => text,
+    };
     show(args.output, || text(&now), || &now)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -40,6 +44,15 @@ fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
         }
         CtlVerb::Listener(ListenerVerb::Remove { uri }) => {
             ("DELETE", listeners(), json!({ "uri": uri }))
+        }
+        CtlVerb::Ana(AnaVerb::List) => ("GET", "/v1/target".to_owned(), json!({})),
+        CtlVerb::Ana(AnaVerb::Set {
+            group,
+            state,
+            listener,
+        }) => {
+            let body = json!({ "state": state, "listener": listener });
+            ("PUT", format!("/v1/ana-groups/{group}/states"), body)
         }
         CtlVerb::Allow { hosts } => ("PUT", "/v1/hosts".to_owned(), json!({ "allow": hosts })),
     }
@@ -86,7 +99,7 @@ fn text(now: &Value) -> String {
         listens.join(", "),
         allowed(now).join(", "),
     );
-    for export in now["exports"].as_array().map_or(&[][..], Vec::as_slice) {
+    for export in list(&now["exports"]) {
         let read_only = if export["read_only"] == true {
             ", read-only"
         } else {
@@ -101,6 +114,26 @@ fn text(now: &Value) -> String {
         );
     }
     out
+}
+
+/// The ANA groups as text.
+fn groups_text(now: &Value) -> String {
+    let mut out = String::new();
+    for group in list(&now["ana_groups"]) {
+        let nsids = list(&group["nsids"]).iter().map(Value::to_string);
+        let nsids: Vec<_> = nsids.collect();
+        out += &format!("group {}: namespace {}\n", group["group"], nsids.join(", "));
+        for at in list(&group["states"]) {
+            let [listener, state] = ["listener", "state"].map(|key| at[key].as_str());
+            let (listener, state) = (listener.unwrap_or_default(), state.unwrap_or_default());
+            out += &format!("  {state:<15}  {listener}\n");
+        }
+    }
+    out
+}
+
+fn list(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The peers that may connect. Beside the names of one kind of peer `any` stands for the other
@@ -119,9 +152,8 @@ fn allowed(now: &Value) -> Vec<&str> {
     words
 }
 
-fn strings(list: &Value) -> Vec<&str> {
-    let list = list.as_array().map_or(&[][..], Vec::as_slice);
-    list.iter().filter_map(Value::as_str).collect()
+fn strings(texts: &Value) -> Vec<&str> {
+    list(texts).iter().filter_map(Value::as_str).collect()
 }
 
 /// Addresses of a protocol as URIs.

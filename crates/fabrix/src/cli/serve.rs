@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_target::{Catalog, Export, Limits, Listen, ReservationStore, Target, TargetConfig};
+use fabrix_target::{Catalog, Limits, Listen, ReservationStore, Target, TargetConfig};
 use signal_hook::consts::SIGTERM;
 
 use super::terminal::{say, show};
@@ -60,8 +60,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let opener = Opener::new(&args.remote, args.engine.engine, &names.scope)?;
     let state = State::open(args.state.as_deref())?;
     let export_opener = ExportOpener::new(opener, args.read_only, state.clone());
-    let devices = args.disks.iter().map(|text| export_opener.open(text));
-    let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
+    let exports = (1..).zip(&args.disks);
+    let exports = exports.map(|(number, text)| export_opener.open(number, text));
+    let exports = exports.collect::<Result<Vec<_>, Failure>>()?;
     let (reasons, received) = channel();
     let signals = reasons.clone();
     end_a_service(move |signal| signals.send(EndReason::Signal(signal)).is_ok())?;
@@ -69,12 +70,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let shards = Shards::start(&args.engine)?;
     let access = (allowed.hosts(), initiators);
     // The catalog holds the only references to the devices, so a removed disk is closed.
-    let exports = (1..).zip(devices);
-    let exports = exports.map(|(number, device)| Export { number, device });
     let catalog = catalog(
         (&names.nqn, &names.iqn),
         args.api.is_some(),
-        exports.collect(),
+        exports,
         access,
         listen,
     );

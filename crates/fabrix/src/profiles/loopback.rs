@@ -67,10 +67,7 @@ impl Loopback {
             Transport::NvmeTcp => Listen::nvme_tcp(anywhere),
             Transport::Iscsi => Listen::iscsi(anywhere),
         }];
-        let disks = vec![Export {
-            number: 1,
-            device: Arc::clone(disk),
-        }];
+        let disks = vec![Export::new(1, Arc::clone(disk))];
         let config = TargetConfig {
             catalog: catalog(
                 (NQN, IQN),

@@ -32,6 +32,7 @@ pub(crate) fn catalog(
             units: Vec::new(),
         }],
         listen,
+        ana_states: Vec::new(),
     };
     set_disks(&mut catalog, disks);
     catalog
@@ -44,10 +45,9 @@ pub(super) fn disks(catalog: &Catalog) -> &[Export] {
 
 /// Sets the disks of a catalog. Namespace 1 is logical unit 0.
 pub(super) fn set_disks(catalog: &mut Catalog, disks: Vec<Export>) {
-    let units = disks.iter().map(|export| Export {
-        number: export.number - 1,
-        device: export.device.clone(),
-    });
+    let units = disks
+        .iter()
+        .map(|export| Export::new(export.number - 1, export.device.clone()));
     catalog.iscsi_targets[0].units = units.collect();
     catalog.subsystems[0].namespaces = disks;
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use fabrix_block::spec::{Disk, without_secrets};
-use fabrix_block::{Device, Durability, Spec};
+use fabrix_block::{Durability, Spec};
+use fabrix_target::{ANA_GROUP_DEFAULT, Export};
 
 use crate::disks::Opener;
 use crate::failure::Failure;
@@ -28,9 +29,10 @@ impl ExportOpener {
         }
     }
 
-    /// Opens a disk. The target itself adds the compare-and-write gate and the statistics.
-    pub(crate) fn open(&self, text: &str) -> Result<Arc<dyn Device>, Failure> {
-        let device = self.opener.open(text, self.read_only)?;
+    /// Opens a disk, to be exported as namespace `number`. The target itself adds the
+    /// compare-and-write gate and the statistics.
+    pub(crate) fn open(&self, number: u32, text: &str) -> Result<Export, Failure> {
+        let (device, group) = self.opener.open_export(text, self.read_only)?;
         if let (true, Some(state)) = (is_remote(text), &self.state) {
             state.mark_remote(device.identity());
         }
@@ -40,7 +42,11 @@ impl ExportOpener {
                 without_secrets(text)
             ));
         }
-        Ok(device)
+        let ana_group = group.unwrap_or(ANA_GROUP_DEFAULT);
+        Ok(Export {
+            ana_group,
+            ..Export::new(number, device)
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use fabrix_target::{DISCOVERY_PORT, Export, Portal, Protocol};
 use serde_json::{Value, json};
 
 use super::Served;
+use super::ana::groups_json;
 use super::listen::listen_text;
 use crate::cli::terminal::quoted;
 use crate::counters;
@@ -173,6 +174,7 @@ impl Served {
     pub(crate) fn json(&self) -> Value {
         let state = lock(&self.state);
         let exports = self.exports();
+        let ana_groups = groups_json(&self.target.catalog(), &exports);
         let exports = exports
             .iter()
             .map(|export| self.export_json(export, state.disks.get(&export.number)));
@@ -197,6 +199,7 @@ impl Served {
             "nvme_connect": over_tcp,
             "nvme_connect_rdma": over_rdma,
             "exports": exports.collect::<Vec<_>>(),
+            "ana_groups": ana_groups,
         })
     }
 
@@ -222,6 +225,7 @@ impl Served {
             "uri": self.uri(export.number),
             "iscsi_uri": self.iscsi_uri(export.number),
             "disk": disk,
+            "ana_group": export.ana_group,
             "name": identity.name,
             "uuid": identity.uuid_text(),
             "size_bytes": geometry.bytes(),

@@ -111,6 +111,7 @@ impl<'a> Options<'a> {
                 "`physical={physical}` is less than the block of {block} bytes"
             ));
         }
+        let ana_group = self.take("ana").map(|text| group(&text?)).transpose()?;
         let mut inject = Vec::new();
         while let Some(text) = self.take("inject") {
             inject.push(injected(&text?)?);
@@ -120,6 +121,7 @@ impl<'a> Options<'a> {
             read_only,
             block_bytes,
             physical_block_bytes,
+            ana_group,
             inject,
         })
     }
@@ -142,6 +144,12 @@ fn block(key: &str, text: &str, allowed: bool) -> Result<u32, String> {
         "4096" | "4k" | "4K" => Ok(4096),
         _ => Err(format!("`{key}={text}`: a block has 512 or 4096 bytes")),
     }
+}
+
+/// The value of `ana`. Only those who export the disk know which groups there are.
+fn group(text: &str) -> Result<u32, String> {
+    let group = text.parse().ok().filter(|group| *group > 0);
+    group.ok_or_else(|| format!("`ana={text}`: a group is a number from 1 on"))
 }
 
 pub(super) fn unescape(text: &str) -> Result<String, String> {

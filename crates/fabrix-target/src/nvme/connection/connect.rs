@@ -217,6 +217,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
     fn view(&self, connect: &Connect, catalog: &Snapshot) -> Result<Authorized, Refused> {
         let inventory = &catalog.inventory;
         let view = inventory.authorize(&connect.subsystem, &connect.host)?;
+        let view = view.through(self.accepted.listener.ana_listener());
         let Some(address) = self.accepted.address else {
             return Ok(view);
         };

@@ -66,7 +66,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         {
             let (host, controller) = (admin.host().to_string(), admin.id());
             let queues = self.local.shared.registry.dismiss(controller);
-            self.send_order(shard, queues, ConnectionOrder::Close(CONTROLLER_GONE));
+            self.send_order(shard, queues, &ConnectionOrder::Close(CONTROLLER_GONE));
             self.local.shared.notice(&Notice::Disconnected {
                 host,
                 controller,
@@ -91,7 +91,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
                 let registry = &self.local.shared.registry;
                 let address = self.local.place(self.lifecycle.task);
                 let admin = registry.leave(controller, qid, &address);
-                self.send_order(shard, admin, ConnectionOrder::Quiesced);
+                self.send_order(shard, admin, &ConnectionOrder::Quiesced);
             }
             Role::Unknown { .. } => {}
         }

@@ -11,6 +11,7 @@ use super::{Connection, Nvme, Role};
 use crate::lifecycle::{PROTOCOL_TIMER, Stage};
 use crate::nvme::context::Queue;
 use crate::registry::{ConnectionAddress, ConnectionOrder};
+use crate::shared::Done;
 
 impl<Q: Queue> Connection<Q, Nvme> {
     /// Sends an order to other connections, later where a mailbox is full.
@@ -18,9 +19,11 @@ impl<Q: Queue> Connection<Q, Nvme> {
         &mut self,
         shard: &mut Shard,
         addresses: impl IntoIterator<Item = ConnectionAddress>,
-        order: ConnectionOrder,
+        order: &ConnectionOrder,
     ) {
-        let orders = addresses.into_iter().map(|address| (address, order));
+        let orders = addresses
+            .into_iter()
+            .map(|address| (address, order.clone()));
         self.protocol.unsent.extend(orders);
         self.send_again(shard);
     }
@@ -28,7 +31,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
     /// Sends the orders again for which mailboxes had no room.
     pub(super) fn send_again(&mut self, shard: &mut Shard) {
         let unsent = &mut self.protocol.unsent;
-        unsent.retain(|(address, order)| address.send(*order).is_err());
+        unsent.retain(|(address, order)| address.send(order.clone()).is_err());
         if !unsent.is_empty() {
             let at = shard.now() + SEND_AFTER;
             self.lifecycle.set_timer(shard, PROTOCOL_TIMER, at);
@@ -62,6 +65,13 @@ impl<Q: Queue> Connection<Q, Nvme> {
                 self.lifecycle.ends_because(why);
                 self.end(shard);
             }
+        }
+    }
+
+    /// Lets an I/O queue keep `done` while a disk has a command of an ANA group that is refused.
+    pub(super) fn await_refused(&mut self, done: Done) {
+        if let Role::Io { queue, .. } = &mut self.protocol.role {
+            queue.await_refused(done);
         }
     }
 

@@ -1,0 +1,100 @@
+//! Changes of the states of ANA groups.
+//!
+//! A group that stops to serve at a listener is in state *change* until no disk has a command that
+//! came in before. So the target answers the change only when another target may take over.
+
+use std::time::Duration;
+
+use fabrix_proto::nvme::ana::{ANA_TRANSITION_SECONDS, AnaState};
+
+use super::Target;
+use crate::lock::lock;
+use crate::shared::Order;
+use crate::{Catalog, Listen, TargetError};
+
+impl Target {
+    /// Sets the state of an ANA group at the NVMe listeners that `at` accepts. Hosts that are
+    /// connected there get an event.
+    ///
+    /// A state that refuses commands is reached through [`AnaState::Change`]. It follows when the
+    /// commands that came before have ended at their disks, or at the latest after 5 s.
+    ///
+    /// # Errors
+    /// [`TargetError::Refused`]: no namespace is in the group, `at` accepts no listener that
+    /// serves disks to hosts, or the state is [`AnaState::Change`], which the target sets itself because it must end.
+    /// [`TargetError::NotDrained`]: the state is set, but a disk still has commands. Else as for
+    /// [`change`](Self::change).
+    pub fn set_ana_state(
+        &self,
+        group: u32,
+        state: AnaState,
+        at: impl Fn(&Listen) -> bool,
+    ) -> Result<(), TargetError> {
+        let _one_at_a_time = lock(&self.changing);
+        let catalog = self.catalog();
+        check(&catalog, group, state).map_err(TargetError::Refused)?;
+        let listens = listens(&catalog, at).map_err(TargetError::Refused)?;
+        let serves = |listen: &&Listen| catalog.ana_state(group, listen).refusal().is_none();
+        let stops: Vec<_> = match state.refusal() {
+            None => Vec::new(),
+            Some(_) => listens.iter().filter(serves).copied().collect(),
+        };
+        let drained = match stops.is_empty() {
+            true => Ok(()),
+            false => self
+                .set_states(group, AnaState::Change, &stops)
+                .and_then(|()| self.drain_refused()),
+        };
+        let set = self.set_states(group, state, &listens);
+        set.and(drained)
+    }
+
+    fn set_states(
+        &self,
+        group: u32,
+        state: AnaState,
+        listens: &[Listen],
+    ) -> Result<(), TargetError> {
+        self.apply(|catalog| {
+            for listen in listens {
+                catalog.set_ana_state(group, listen, state);
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits until no disk has a command of an ANA group that is refused.
+    fn drain_refused(&self) -> Result<(), TargetError> {
+        let until = self.shared.control.now() + DRAIN;
+        let drained = self.order_all(until, Order::AwaitRefused);
+        drained.map_err(|_late| TargetError::NotDrained)
+    }
+}
+
+fn check(catalog: &Catalog, group: u32, state: AnaState) -> Result<(), String> {
+    if state == AnaState::Change {
+        return Err(format!(
+            "`{state}` is the state while the commands of a group end: it cannot be set"
+        ));
+    }
+    let subsystems = catalog.subsystems.iter();
+    let mut namespaces = subsystems.flat_map(|subsystem| &subsystem.namespaces);
+    match namespaces.any(|export| export.ana_group == group) {
+        true => Ok(()),
+        false => Err(format!("no namespace is in ANA group {group}")),
+    }
+}
+
+/// The listeners that `at` accepts.
+fn listens(catalog: &Catalog, at: impl Fn(&Listen) -> bool) -> Result<Vec<Listen>, String> {
+    let listens = catalog.listen.iter().copied();
+    let listens: Vec<_> = listens.filter(|it| it.has_ana_states() && at(it)).collect();
+    match listens.is_empty() {
+        false => Ok(listens),
+        true => Err("no NVMe host reaches disks there".to_owned()),
+    }
+}
+
+/// Longest wait for commands at disks.
+const DRAIN: Duration = Duration::from_secs(5);
+const _: () = assert!(DRAIN.as_secs() < ANA_TRANSITION_SECONDS as u64);

@@ -204,6 +204,21 @@ proptest! {
     }
 }
 
+#[test]
+fn an_ana_group_is_a_number_and_belongs_to_a_whole_disk() {
+    assert_eq!(parse("ram:1M,ana=2").common.ana_group, Some(2));
+    let array = parse("raid0:(ram:1M,ram:1M),ana=3");
+    assert_eq!(array.common.ana_group, Some(3));
+    for (text, why) in [
+        ("ram:1M,ana=0", "a number from 1 on"),
+        ("ram:1M,ana=x", "a number from 1 on"),
+        ("raid0:(ram:1M,ana=2,ram:1M)", "belongs to the array"),
+    ] {
+        let refused = Spec::parse(text).expect_err(text).to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
 fn any_spec() -> impl Strategy<Value = Spec> {
     let leaf = (any_leaf(), any_common()).prop_map(|(disk, mut common)| {
         if matches!(disk, Disk::Remote(_)) {
@@ -213,7 +228,10 @@ fn any_spec() -> impl Strategy<Value = Spec> {
     });
     leaf.prop_recursive(2, 8, 3, |member| {
         (prop::collection::vec(member, 2..4), 12u32..25, any_common()).prop_map(
-            |(members, shift, mut common)| {
+            |(mut members, shift, mut common)| {
+                members
+                    .iter_mut()
+                    .for_each(|it: &mut Spec| it.common.ana_group = None);
                 (common.block_bytes, common.physical_block_bytes) = (None, None);
                 Spec {
                     disk: Disk::Raid0 {

@@ -220,7 +220,8 @@ Disks:
                                   target_user= and target_password= for mutual CHAP.
                                   USER%@FILE@ and target_password=@FILE read the secret from a file of yours
   Options after a comma: name=..., block=512|4096, physical=512|4096, ro, inject=delay:5ms,
-  inject=error:0.1%. block is the unit of every address; physical is the alignment that hosts are advised (4096)
+  inject=error:0.1%, and for `serve` ana=1 to ana=16, the ANA group. block is the unit of every address;
+  physical is the alignment that hosts are advised (4096)
   A comma or a parenthesis in a path has a backslash before it: '/srv/a\\,b.img'
 Sizes are in units of 1024: 4k, 1M, 1G.";
 

@@ -135,6 +135,63 @@ fn hosts_come_by_another_address_and_are_shut_out_by_name() {
 }
 
 #[test]
+fn ana_states_are_set_at_one_address_or_at_all_and_stop_the_io_there() {
+    let folder = folder();
+    let api = format!("unix:{}", folder.path().join("api").display());
+    let serve = Serve::start(&["ram:1M", "ram:2M,ana=2", "--api", &api]);
+    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api, "-o", "json"], words].concat());
+    let more = ctl(&["listener", "add", "nvme+tcp://127.0.0.1:0"]);
+    let more = more.exits(0).json();
+    let address = |at: usize| more["listen"][at].as_str().expect("it listens").to_owned();
+    let (first, second) = (address(0), address(1));
+    let states = |group: usize| {
+        let listed = ctl(&["ana", "list"]).exits(0).json();
+        let states = &listed["ana_groups"][group]["states"];
+        [0, 1].map(|at| states[at]["state"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(more["ana_groups"][1]["nsids"][0], 2);
+    assert_eq!(more["exports"][1]["ana_group"], 2);
+    assert_eq!(states(0), ["optimized", "optimized"]);
+
+    ctl(&["ana", "set", "1", "inaccessible", "--listener", &first]).exits(0);
+    assert_eq!(states(0), ["inaccessible", "optimized"]);
+    assert_eq!(states(1), ["optimized", "optimized"]);
+    let uri = |address: &str| serve.uri(0).replace(&first, address);
+    fabrix(&["bench", &uri(&first), "--runtime", "100ms"])
+        .exits(1)
+        .says(&["NotReady"]);
+    fabrix(&["bench", &uri(&second), "--runtime", "100ms"]).exits(0);
+    fabrix(&["bench", &serve.uri(1), "--runtime", "100ms"]).exits(0);
+
+    let listed = fabrix(&["ctl", "--api", &api, "ana", "list"]);
+    let line = format!("  inaccessible     nvme+tcp://{first}");
+    for part in ["group 1: namespace 1\n", line.as_str()] {
+        assert!(listed.exits(0).stdout.contains(part), "{listed}");
+    }
+    ctl(&["ana", "set", "1", "non-optimized"]).exits(0);
+    assert_eq!(states(0), ["non-optimized", "non-optimized"]);
+    fabrix(&["bench", &uri(&first), "--runtime", "100ms"]).exits(0);
+    let rdma = format!("nvme+rdma://{first}");
+    for (words, says) in [
+        (&["1", "change"][..], "cannot be set"),
+        (&["1", "offline"], "is not a state of an ANA group"),
+        (&["3", "optimized"], "no namespace is in ANA group 3"),
+        (&["1", "optimized", "--listener", &rdma], "no NVMe host"),
+        (&["1", "optimized", "--listener", "127.0.0.1:x"], "port"),
+    ] {
+        ctl(&[&["ana", "set"], words].concat())
+            .exits(2)
+            .says(&[says]);
+    }
+    ctl(&["namespace", "add", "ram:1M,ana=17"])
+        .exits(2)
+        .says(&["between 1 and 16"]);
+    fabrix(&["bench", "ram:1M,ana=1"])
+        .exits(2)
+        .says(&["only `fabrix serve` has ANA groups"]);
+}
+
+#[test]
 fn the_socket_is_its_owners_alone_and_goes_with_the_target() {
     let folder = folder();
     let (serve, api) = controlled(&folder);

@@ -323,9 +323,14 @@ bench_goes_on() {
     kill -0 $bench || fail "the bench has ended: $(cat /tmp/bench.err)"
 }
 
-# bench_came_back TIMES: so often, or more often, has the bench connected again.
-bench_came_back() {
-    [ "$(grep -c 'connected again' /tmp/bench.err)" -ge "$1" ]
+# bench_comes_back TIMES: until the bench has connected again so often, or more often.
+bench_comes_back() {
+    tries=600
+    until [ "$(grep -c 'connected again' /tmp/bench.err)" -ge "$1" ]; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "the bench has not connected again: $(cat /tmp/bench.err /tmp/serve.err)"
+        sleep 0.1
+    done
 }
 
 # bench_ends TIMES: the time of the bench ends. All blocks were right, and it has connected again so often.

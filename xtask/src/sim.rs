@@ -218,7 +218,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// The worlds of `crates/fabrix-sim/src/worlds.rs`.
-const WORLDS: [&str; 12] = [
+const WORLDS: [&str; 13] = [
     "all",
     "nvme",
     "iscsi",
@@ -231,6 +231,7 @@ const WORLDS: [&str; 12] = [
     "long",
     "reexport",
     "rdma",
+    "paths",
 ];
 /// Seeds in all.
 const SEEDS: u64 = 1 << 62;

@@ -4,10 +4,10 @@
 //! file exists. Remote addresses stay opaque: only the protocol's code understands them.
 //!
 //! Grammar: `ram:1G`, `null:1T`, `/path`, the name of an existing file, `file:PATH`,
-//! `raid0:chunk=256k,(A,B)`, `SCHEME://HOST[:PORT][/NAME[/ID]]`, each followed by `,option` or
-//! `,option=value`. For iSCSI `USER%SECRET@` or `USER%@FILE@` may precede the host. In paths and
-//! values a backslash escapes `,` `(` `)` and itself. In the names and the secret of an address
-//! `%XX` does so.
+//! `raid0:chunk=256k,(A,B)`, `multipath:(URI,URI),policy=P`, `SCHEME://HOST[:PORT][/NAME[/ID]]`,
+//! each followed by `,option` or `,option=value`. For iSCSI `USER%SECRET@` or `USER%@FILE@` may
+//! precede the host. In paths and values a backslash escapes `,` `(` `)` and itself. In the names
+//! and the secret of an address `%XX` does so.
 
 mod parse;
 mod secrets;
@@ -65,6 +65,15 @@ pub enum Disk {
     },
     /// A disk on another machine.
     Remote(Remote),
+    /// A disk on another machine that several paths lead to.
+    Multipath {
+        /// Addresses of the same disk. At least one.
+        paths: Vec<Remote>,
+        /// How requests are divided among the paths. Opaque to this crate. None: the default.
+        policy: Option<String>,
+        /// When requests of a lost path are repeated. Opaque to this crate. None: the default.
+        failover: Option<String>,
+    },
 }
 
 /// Options of every disk.
@@ -270,6 +279,22 @@ impl Display for Spec {
                 f.write_str(")")?;
             }
             Disk::Remote(remote) => remote.fmt(f)?,
+            Disk::Multipath {
+                paths,
+                policy,
+                failover,
+            } => {
+                f.write_str("multipath:(")?;
+                for (index, path) in paths.iter().enumerate() {
+                    write!(f, "{}{path}", if index == 0 { "" } else { "," })?;
+                }
+                f.write_str(")")?;
+                for (key, value) in [("policy", policy), ("failover", failover)] {
+                    if let Some(value) = value {
+                        write!(f, ",{key}={}", Escaped(value))?;
+                    }
+                }
+            }
         }
         self.common.fmt(f)
     }

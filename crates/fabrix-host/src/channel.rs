@@ -8,6 +8,7 @@ use fabrix_block::{Channel, Request, Submit};
 use fabrix_rt::{Remote, Shard, TaskId};
 
 use crate::link::Link;
+use crate::multipath::link::PathLink;
 use crate::session::{ChannelClosed, Protocol, Session};
 
 struct RemoteChannel<P: Protocol<L>, L: Link> {
@@ -16,13 +17,17 @@ struct RemoteChannel<P: Protocol<L>, L: Link> {
     remote: Remote,
 }
 
-/// Opens a channel with a session of its own, which starts to connect.
+/// Opens a channel with a session of its own, which starts to connect. `path` makes it a path of a
+/// pool.
 pub(crate) fn open<P: Protocol<L>, L: Link>(
     shard: &mut Shard,
+    path: Option<Rc<PathLink>>,
     make: impl FnOnce(TaskId) -> Session<P, L>,
 ) -> Box<dyn Channel> {
     let task = shard.reserve();
-    let session = Rc::new(RefCell::new(make(task)));
+    let mut session = make(task);
+    session.reconnection.path = path;
+    let session = Rc::new(RefCell::new(session));
     shard.install(task, Rc::clone(&session) as Rc<RefCell<_>>);
     session.borrow_mut().connect(shard);
     let remote = shard.remote();

@@ -11,6 +11,7 @@
 //!   waiting requests.
 //! - `link`, `tcp`, `rdma`: one connection over a transport.
 //! - `nvme`, `iscsi`: the protocols.
+//! - [`multipath`]: one disk over several sessions.
 
 mod address;
 mod channel;
@@ -18,6 +19,7 @@ mod connection;
 mod error;
 pub mod iscsi;
 mod link;
+pub mod multipath;
 mod nvme;
 mod options;
 mod probe;

@@ -7,13 +7,15 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_rt::{Nanos, Shard, TaskId};
 
-use crate::request::{Request, finish};
+use crate::multipath::link::{Fate, PathLink};
+use crate::request::{Request, finish, hand_back};
 use crate::timers::{Timer, Timers};
 use crate::{ConnectError, Options, PathEvent, Weight};
 
@@ -42,6 +44,8 @@ pub(crate) struct Reconnection {
     pub(crate) capacity: usize,
     pub(crate) timers: Timers,
     pub(crate) options: Arc<Options>,
+    /// The pool of which this session is a path. It gets requests back when the connection is lost.
+    pub(crate) path: Option<Rc<PathLink>>,
     outage: Outage,
     /// Address of the target, for messages.
     address: SocketAddr,
@@ -66,6 +70,7 @@ impl Reconnection {
             capacity,
             timers: Timers::default(),
             options: Arc::clone(options),
+            path: None,
             outage: Outage::new(),
             address,
             reports,
@@ -182,7 +187,8 @@ impl Reconnection {
     }
 
     /// Takes back a request whose connection is gone. The request completes with `status` if it has
-    /// one. Otherwise it waits for the next connection, or fails when it has waited too long.
+    /// one. Otherwise it goes back to the pool, or it waits for the next connection, or fails when
+    /// it has waited too long.
     pub(crate) fn collect(
         &mut self,
         shard: &mut Shard,
@@ -193,6 +199,7 @@ impl Reconnection {
         match status {
             Some(status) => finish(shard, request, status),
             None if self.state == State::Closing => finish(shard, request, DiskStatus::Aborted),
+            None if self.path.is_some() => hand_back(shard, request, Fate::Unknown),
             None if is_too_late => finish(shard, request, DiskStatus::NotReady),
             // Ahead of later requests.
             None => self.waiting.push_front(request),
@@ -206,8 +213,15 @@ impl Reconnection {
         now.since(request.lost_at) >= self.options.patience()
     }
 
-    /// Sets the timer by which waiting requests fail after `fast_io_fail`.
+    /// Sets the timer by which waiting requests fail after `fast_io_fail`. The pool of a path takes
+    /// them back at once.
     pub(crate) fn wait_for_connection(&mut self, shard: &mut Shard) {
+        if self.path.is_some() {
+            while let Some(request) = self.waiting.pop_front() {
+                hand_back(shard, request, Fate::NotExecuted);
+            }
+            return;
+        }
         match self.outage.since {
             Some(since) if !self.lost_too_long(shard) => {
                 let at = since + self.options.patience();

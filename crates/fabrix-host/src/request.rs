@@ -7,6 +7,8 @@ use std::mem;
 use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus};
 use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Token};
 
+use crate::multipath::link::Fate;
+
 /// A request in progress, or waiting for a connection.
 pub(crate) struct Request {
     pub(crate) operation: Operation,
@@ -139,4 +141,17 @@ pub(crate) fn moves_payload(operation: Operation) -> bool {
 pub(crate) fn finish(shard: &mut Shard, mut request: Request, status: DiskStatus) {
     let (token, completion) = request.completion(status);
     shard.complete(token, completion);
+}
+
+/// Gives a request without an answer back to the pool of which its session is a path.
+pub(crate) fn hand_back(shard: &mut Shard, mut request: Request, fate: Fate) {
+    let (token, completion) = request.completion(DiskStatus::NotReady);
+    let result = fate.to_result();
+    shard.complete(
+        token,
+        Completion {
+            result,
+            ..completion
+        },
+    );
 }

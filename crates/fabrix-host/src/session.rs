@@ -101,6 +101,13 @@ pub(crate) trait Protocol<L: Link>: CommandSet<L> {
         true
     }
 
+    /// After the loss of a connection that the target does not hear of: the longest time until it
+    /// executes nothing more of the association.
+    fn quiet_within(session: &Session<Self, L>) -> std::time::Duration;
+
+    /// Whether the target ends a lost association before it accepts the next one of this session.
+    const REPLACES: bool;
+
     /// Looks at the keep-alive, which is due or not, at each tick.
     fn keep_alive(session: &mut Session<Self, L>, shard: &mut Shard);
 
@@ -203,6 +210,9 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
     pub(crate) fn connected(&mut self, shard: &mut Shard, found: P::Found) {
         self.reconnection.connected(shard);
         self.outcome = Outcome::Ready(found);
+        if let Some(path) = &self.reconnection.path {
+            path.up(shard, P::REPLACES);
+        }
         self.keep_alive = KeepAlive::begin(shard.now());
         self.arm_tick(shard);
     }

@@ -122,6 +122,7 @@ impl Admin {
             requests: wish.requests * hosts as u64,
             pause: wish.pause,
             at_disk,
+            ..Backlog::default()
         };
         let mut admin = Self {
             world: Rc::clone(world),

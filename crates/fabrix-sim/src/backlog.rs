@@ -12,6 +12,8 @@ pub(crate) struct Backlog {
     pub(crate) pause: Duration,
     /// Longest time of a request at the disk.
     pub(crate) at_disk: Duration,
+    /// Longest time that a write of a lost path waits before it is repeated.
+    pub(crate) unsettled: Duration,
 }
 
 impl Backlog {
@@ -19,7 +21,7 @@ impl Backlog {
     pub(crate) fn most(self) -> Duration {
         let each = self.pause + self.at_disk * STEPS + TRAVEL;
         let requests = u32::try_from(self.requests).expect("few requests");
-        OUTAGE + each * requests
+        OUTAGE + self.unsettled * LOSSES + each * requests
     }
 }
 
@@ -28,6 +30,8 @@ impl Backlog {
 /// 3 s for older sessions and 5 s for the disk. A few attempts fail while the target ends what it
 /// had.
 const OUTAGE: Duration = Duration::from_secs(60);
+/// The same write is lost so often at most after the last fault: once on each of two paths.
+const LOSSES: u32 = 2;
 /// Steps of a request at the disk: a compare-and-write reads and writes, and one other waits for
 /// it.
 const STEPS: u32 = 3;

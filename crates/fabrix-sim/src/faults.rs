@@ -12,7 +12,7 @@ use crate::choices::Choices;
 use crate::hosts::Host;
 use crate::net::{EndId, address_of};
 use crate::rdma;
-use crate::server::{MACHINE, Server, is_nvme};
+use crate::server::{MACHINE, SECOND, Server, is_nvme};
 use crate::world::World;
 
 /// Plans some faults.
@@ -85,6 +85,30 @@ pub(crate) fn plan_rdma(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices
                 });
             }
         }
+    }
+}
+
+/// Plans that paths are lost with what hosts have sent: a host hears of it at once, and the target
+/// receives the last bytes late. Only hosts with another path, which wait for the end of the lost
+/// one, come through that.
+pub(crate) fn plan_lost_paths(world: &Rc<World>, choices: &mut Choices) {
+    for _ in 0..choices.below(4) {
+        let at = world.now() + Duration::from_micros(choices.below(3_000_000));
+        let time = Duration::from_millis(choices.one_of(&[300, 2_000, 12_000]));
+        world.is_disturbed_until(at + time);
+        plan_at_an_end(world, at, choices, move |world, end| {
+            let net = world.net();
+            let is_target = net.address(end).is_some_and(is_nvme);
+            let (host, target) = match is_target {
+                true => (net.peer(end)?, end),
+                false => (end, net.peer(end)?),
+            };
+            net.stall_path(target, world.now() + time);
+            net.reset_path(host);
+            Some(format!(
+                "is lost at the host, and the target hears of it in {time:?}"
+            ))
+        });
     }
 }
 
@@ -223,7 +247,7 @@ fn cut(world: &World, end: EndId) -> String {
     let net = world.net();
     let both = [net.address(end), net.peer_address(end)];
     if let Some(target) = both.into_iter().flatten().find(|it| is_nvme(*it)) {
-        if world.disk_hangs() || target.ip() != MACHINE {
+        if world.disk_hangs() || ![MACHINE, SECOND].contains(&target.ip()) {
             net.reset_path(end);
             return "is reset, and all beside it".to_owned();
         }

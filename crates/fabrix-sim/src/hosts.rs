@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use fabrix_block::Device;
+use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, Policy};
 use fabrix_host::{Address, ConnectError, Nqn, Options, PathEvent, Transport, iscsi};
 use fabrix_rt::Shard;
 
@@ -16,7 +17,7 @@ use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::net;
 use crate::report::Report;
-use crate::server::{ISCSI_TARGET, MACHINE, SUBSYSTEM, iscsi_at, nvme_at};
+use crate::server::{ISCSI_TARGET, MACHINE, SECOND, SUBSYSTEM, iscsi_at, nvme_at};
 use crate::trace::{self, Entry};
 use crate::workload::{Wish, Workload};
 use crate::world::World;
@@ -30,6 +31,8 @@ pub(crate) enum Protocol {
     Iscsi,
     /// NVMe/RDMA.
     Rdma,
+    /// NVMe/TCP, over two paths.
+    Paths,
 }
 
 /// How a host reaches the disk.
@@ -253,7 +256,23 @@ pub(crate) fn connect(
         Protocol::Nvme => Arc::new(connect_nvme(Transport::Tcp, way.machine, disk, options)?),
         Protocol::Rdma => Arc::new(connect_nvme(Transport::Rdma, way.machine, disk, options)?),
         Protocol::Iscsi => Arc::new(connect_iscsi(way.machine, host, disk, options)?),
+        Protocol::Paths => Arc::new(connect_paths(disk, options)?),
     })
+}
+
+/// A disk at both addresses of the target. The number of queues chooses the policy.
+fn connect_paths(disk: u16, options: &Options) -> Result<Multipath, ConnectError> {
+    let path = |machine| -> Result<Arc<dyn PathDisk>, ConnectError> {
+        let path = connect_nvme(Transport::Tcp, machine, disk, options)?;
+        Ok(Arc::new(path))
+    };
+    let paths: Result<Vec<_>, _> = [MACHINE, SECOND].into_iter().map(path).collect();
+    let policy = match options.nr_io_queues {
+        1 => Policy::QueueDepth,
+        2 => Policy::RoundRobin(2),
+        _ => Policy::Fixed(1),
+    };
+    multipath::connect("two paths", paths?, (policy, Failover::Safe))
 }
 
 fn connect_nvme(

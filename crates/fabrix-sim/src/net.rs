@@ -277,6 +277,11 @@ impl Net {
         state.ends.iter().filter_map(connected).collect()
     }
 
+    /// The other end of a connection, while it is there.
+    pub(crate) fn peer(&self, id: EndId) -> Option<EndId> {
+        self.state().ends.get(id)?.peer
+    }
+
     /// The address of the peer of an end.
     pub(crate) fn peer_address(&self, id: EndId) -> Option<SocketAddr> {
         self.state().ends.get(id)?.remote

@@ -6,6 +6,7 @@
 //! loss of power.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::hosts::{self, Host, Protocol, Way};
 use crate::net::Habits;
 use crate::report::Report;
 use crate::run::Run;
-use crate::server::Server;
+use crate::server::{MACHINE, SECOND, Server};
 use crate::trace::{self, Entry};
 use crate::workload::Wish;
 use crate::world::World;
@@ -37,6 +38,8 @@ pub(crate) enum Subject {
     Files,
     /// The disk fails, and the machine of the target may lose its power.
     Errors,
+    /// As [`Network`](Self::Network), and hosts have two paths.
+    Paths,
     /// Faults of the RDMA network and of the target's process.
     Rdma,
     /// Transfers are so long that their data travels in pieces.
@@ -85,7 +88,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             backlog.at_disk = habits.longest;
             Rc::new(world.files().create(habits, below))
         }
-        Subject::Network | Subject::Power | Subject::Errors | Subject::Long | Subject::Rdma => {
+        _ => {
             let habits = DiskHabits {
                 faults: faults.clone(),
                 ..DiskHabits::draw(blocks, &mut choices)
@@ -96,7 +99,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     };
     let shards = choices.between(1, 3);
     let shards = usize::try_from(shards).expect("few");
-    let server = Server::start(&world, Rc::clone(&backing), shards);
+    let machines: &[IpAddr] = match subject {
+        Subject::Paths => &[MACHINE, SECOND],
+        _ => &[MACHINE],
+    };
+    let server = Server::start(&world, Rc::clone(&backing), shards, machines);
     let server = Rc::new(RefCell::new(server));
     let checker = Rc::new(RefCell::new(Checker::new(blocks)));
     if subject == Subject::Files && faults.lost_flushes > 0 {
@@ -135,7 +142,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         .collect();
     let hosts = Rc::new(RefCell::new(hosts));
     let power = match subject {
-        Subject::Network | Subject::Long | Subject::Rdma => false,
+        Subject::Network | Subject::Long | Subject::Rdma | Subject::Paths => false,
         Subject::Power | Subject::Files => true,
         Subject::Errors => !is_calm && choices.once_in(2),
     };
@@ -144,6 +151,9 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     } else if !is_calm {
         faults::plan(&world, &server, &mut choices);
     }
+    if subject == Subject::Paths {
+        faults::plan_lost_paths(&world, &mut choices);
+    }
     if !is_calm {
         faults::plan_killed_hosts(&world, &hosts, &mut choices);
     }
@@ -151,6 +161,9 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         faults::plan_power_losses(&world, &server, &checker, &mut choices);
     }
     let began = world.now();
+    if subject == Subject::Paths {
+        backlog.unsettled = UNSETTLED;
+    }
     if faults.hangs > 0 {
         // Fewer than one request in ten hangs.
         backlog.at_disk += faults.longest_hang / 10;
@@ -234,6 +247,8 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
     }
 }
 
+/// Three keep-alive timeouts of a host: for so long a write of a lost path waits.
+const UNSETTLED: Duration = Duration::from_secs(15);
 /// Few, so that requests meet.
 pub(crate) const BLOCKS: u64 = 64;
 /// 384 KiB: three times what a capsule may carry, and more than a first burst.

@@ -44,7 +44,12 @@ pub(crate) fn run(run: &Run) -> Report {
         ..Backlog::default()
     };
     let backing: Rc<dyn Backing> = Rc::new(SimDisk::new(habits, run.choices(4)));
-    let server = Server::start(&world, Rc::clone(&backing), shards(&mut choices));
+    let server = Server::start(
+        &world,
+        Rc::clone(&backing),
+        shards(&mut choices),
+        &[server::MACHINE],
+    );
     let server = Rc::new(RefCell::new(server));
     let gateway = Gateway::new(&world, backing, &mut choices);
     let gateway = Rc::new(RefCell::new(gateway));
@@ -140,7 +145,7 @@ impl Gateway {
         let attached = Rc::clone(&disk);
         let exports = move || {
             let disk = attached.borrow();
-            server::catalog(disk.as_ref().expect("it is attached"), GATEWAY)
+            server::catalog(disk.as_ref().expect("it is attached"), &[GATEWAY])
         };
         let server = Server::stopped(backing, shards(choices), exports);
         let protocol = choices.one_of(&[Protocol::Nvme, Protocol::Iscsi]);

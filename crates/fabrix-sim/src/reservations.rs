@@ -82,6 +82,7 @@ pub(crate) fn run(run: &Run) -> Report {
         requests: wish.requests * wish.hosts as u64,
         pause: wish.pause,
         at_disk: at_disk + time,
+        ..Backlog::default()
     };
     let began = world.now();
     let limit = world.calm_from().max(began) + backlog.most();

@@ -33,9 +33,18 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a target with so many shards.
-    pub(crate) fn start(world: &Rc<World>, backing: Rc<dyn Backing>, shard_count: usize) -> Self {
-        Self::with_store(world, backing, shard_count, None)
+    /// Starts a target with so many shards, which listens at these machines' addresses.
+    pub(crate) fn start(
+        world: &Rc<World>,
+        backing: Rc<dyn Backing>,
+        shard_count: usize,
+        machines: &'static [IpAddr],
+    ) -> Self {
+        let opens = Rc::clone(&backing);
+        let exports = move || catalog(&opens.open(), machines);
+        let mut server = Self::stopped(backing, shard_count, exports);
+        server.restart(world);
+        server
     }
 
     /// Starts a target that may store reservations.
@@ -47,7 +56,7 @@ impl Server {
     ) -> Self {
         let opens = Rc::clone(&backing);
         let mut server = Self::stopped(backing, shard_count, move || {
-            catalog(&opens.open(), MACHINE)
+            catalog(&opens.open(), &[MACHINE])
         });
         server.store = store;
         server.restart(world);
@@ -176,8 +185,8 @@ pub(crate) fn is_nvme(address: SocketAddr) -> bool {
     address.port() == NVME_PORT
 }
 
-/// A disk, which the target of a machine exports over both protocols.
-pub(crate) fn catalog(device: &Arc<dyn Device>, machine: IpAddr) -> Catalog {
+/// A disk, which a target exports over both protocols, at the addresses of these machines.
+pub(crate) fn catalog(device: &Arc<dyn Device>, machines: &[IpAddr]) -> Catalog {
     let export = |number| Export::new(number, Arc::clone(device));
     Catalog {
         subsystems: vec![SubsystemConfig {
@@ -197,13 +206,20 @@ pub(crate) fn catalog(device: &Arc<dyn Device>, machine: IpAddr) -> Catalog {
             initiators: Initiators::anybody(),
             units: vec![export(0)],
         }],
-        listen: vec![
-            Listen::nvme_tcp(nvme_at(machine)),
-            Listen::nvme_rdma(nvme_at(machine)),
-            Listen::iscsi(iscsi_at(machine)),
-        ],
+        listen: machines
+            .iter()
+            .flat_map(|machine| listens(*machine))
+            .collect(),
         ana_states: Vec::new(),
     }
+}
+
+fn listens(machine: IpAddr) -> [Listen; 3] {
+    [
+        Listen::nvme_tcp(nvme_at(machine)),
+        Listen::nvme_rdma(nvme_at(machine)),
+        Listen::iscsi(iscsi_at(machine)),
+    ]
 }
 
 fn config(catalog: Catalog, reservation_store: Option<Arc<dyn ReservationStore>>) -> TargetConfig {
@@ -224,6 +240,8 @@ fn config(catalog: Catalog, reservation_store: Option<Arc<dyn ReservationStore>>
 
 /// The machine of the target.
 pub(crate) const MACHINE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+/// Another address of the target, for hosts with two paths.
+pub(crate) const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const NVME_PORT: u16 = 4420;
 /// Name of the NVMe subsystem.
 pub(crate) const SUBSYSTEM: &str = "nqn.2014-08.org.example:simulated";

@@ -62,6 +62,10 @@ pub const WORLDS: &[Kind] = &[
         name: "rdma",
         run: |run| one_disk::run(run, &[Protocol::Rdma; 2], Subject::Rdma),
     },
+    Kind {
+        name: "paths",
+        run: |run| one_disk::run(run, &[Protocol::Paths; 2], Subject::Paths),
+    },
 ];
 
 /// Two hosts over NVMe/TCP and one over iSCSI.

@@ -23,6 +23,7 @@ use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
 use fabrix_host::iscsi::{self, Initiator};
+use fabrix_host::multipath::{self, Failover, PathDisk, Policy};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Transport, Weight};
 use fabrix_proto::portal::zone;
 use fabrix_target::DISCOVERY_PORT;
@@ -150,8 +151,8 @@ impl Opener {
 
     fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
         match &spec.disk {
-            Disk::Remote(remote) => {
-                let disk = self.open_remote(remote)?;
+            Disk::Remote(_) | Disk::Multipath { .. } => {
+                let disk = self.open_far(spec)?;
                 let names = opened::names(disk.identity());
                 let mut disk = self.claimed(spec, disk, names)?;
                 // An unnamed remote disk keeps its remote identity, because hosts may reach it both
@@ -198,7 +199,8 @@ impl Opener {
         names: Vec<Name>,
     ) -> Result<Arc<dyn Device>, Failure> {
         // Local disks may be opened several times for reading, as far as their locks allow.
-        let shared = !matches!(spec.disk, Disk::Remote(_)) && spec.common.read_only;
+        let is_far = matches!(spec.disk, Disk::Remote(_) | Disk::Multipath { .. });
+        let shared = !is_far && spec.common.read_only;
         let claim = self.opened.claim(spec.to_string(), names, shared)?;
         Ok(Keeping::new(disk, claim))
     }
@@ -217,7 +219,48 @@ impl Opener {
         seeds.into_iter().find(is_free).unwrap_or(one)
     }
 
-    fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn Device>, Failure> {
+    /// A disk on another machine, over one path or several.
+    fn open_far(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
+        match &spec.disk {
+            Disk::Multipath {
+                paths,
+                policy,
+                failover,
+            } => self.open_paths(spec, paths, (policy.as_deref(), failover.as_deref())),
+            Disk::Remote(remote) => Ok(self.open_remote(remote)?),
+            _ => Err(Failure::usage(format!(
+                "{spec}: not a disk on another machine"
+            ))),
+        }
+    }
+
+    fn open_paths(
+        &self,
+        spec: &Spec,
+        paths: &[Remote],
+        (policy, failover): (Option<&str>, Option<&str>),
+    ) -> Result<Arc<dyn Device>, Failure> {
+        let wrong = |why: String| Failure::usage(format!("{spec}: {why}"));
+        let policy = policy
+            .map_or_else(|| Ok(Policy::default()), str::parse)
+            .map_err(wrong)?;
+        let failover = match failover {
+            None | Some("safe") => Failover::Safe,
+            Some("fast") => Failover::Fast,
+            Some(other) => return Err(wrong(format!("`failover={other}`: write safe or fast"))),
+        };
+        let paths: Result<Vec<_>, _> = paths.iter().map(|path| self.open_remote(path)).collect();
+        let name = spec.to_string();
+        let disk = multipath::connect(&name, paths?, (policy, failover));
+        Ok(Arc::new(disk.map_err(|error| {
+            Failure::new(
+                Failure::from(error.clone()).kind(),
+                format!("{spec}: {error}"),
+            )
+        })?))
+    }
+
+    fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn PathDisk>, Failure> {
         let (mut options, theirs) = self.remote_options(remote)?;
         options.notify = Arc::new(|weight, sentence| log::say(level(weight), sentence));
         if is_iscsi(remote) {
@@ -465,7 +508,7 @@ fn place(spec: &Spec) -> String {
             let members: Vec<String> = members.iter().map(place).collect();
             format!("raid0:chunk={chunk_bytes},({})", members.join(","))
         }
-        Disk::Ram { .. } | Disk::Null { .. } | Disk::Remote(_) => spec.to_string(),
+        _ => spec.to_string(),
     }
 }
 
@@ -474,7 +517,7 @@ fn is_in_memory(spec: &Spec) -> bool {
     match &spec.disk {
         Disk::Ram { .. } | Disk::Null { .. } => true,
         Disk::Raid0 { members, .. } => members.iter().any(is_in_memory),
-        Disk::File { .. } | Disk::Remote(_) => false,
+        Disk::File { .. } | Disk::Remote(_) | Disk::Multipath { .. } => false,
     }
 }
 

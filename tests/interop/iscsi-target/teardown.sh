@@ -18,7 +18,7 @@ while [ $times -lt 10 ]; do
     bench_goes_on
     ss -K dst $ADDRESS dport = ${PORTAL#*:} >/dev/null
     times=$((times + 1))
-    wait_for 60 bench_came_back $times
+    bench_comes_back $times
 done
 while [ $times -lt 13 ]; do
     sleep 0.5
@@ -27,7 +27,7 @@ while [ $times -lt 13 ]; do
     sleep 0.5
     echo 1 >$lio_group/enable
     times=$((times + 1))
-    wait_for 60 bench_came_back $times
+    bench_comes_back $times
 done
 sleep 1
 bench_goes_on

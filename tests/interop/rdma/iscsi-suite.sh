@@ -28,7 +28,6 @@ for test in $(iscsi-test-cu --list | grep '^ALL\..*\.'); do
     all=$((all + 1))
     passes $test iser://$ours || failed="$failed $test"
 done
-is "messages without a receive" "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_rnr_err)" 0
 [ $all -gt 200 ] || fail "the suite has $all tests only"
 alone=
 for test in $failed; do

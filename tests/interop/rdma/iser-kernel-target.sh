@@ -64,7 +64,7 @@ for round in 1 2; do
     echo 0 >$lio_group/enable
     sleep 1
     echo 1 >$lio_group/enable
-    wait_for 60 bench_came_back $round
+    bench_comes_back $round
     sleep 1
 done
 bench_is_interrupted

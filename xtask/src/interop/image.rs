@@ -16,7 +16,11 @@ use std::path::{Path, PathBuf};
 const INIT: &str = include_str!("init.sh");
 const LAY_OUT: &str = "xtask/src/interop/image.sh";
 /// Complaints of a kernel about a busy machine that emulates it. They say nothing about us.
-const EMULATION: [&str; 3] = ["hrtimer: interrupt took", "clocksource: ", "TSC found unstable"];
+const EMULATION: [&str; 3] = [
+    "hrtimer: interrupt took",
+    "clocksource: ",
+    "TSC found unstable",
+];
 /// In the order of their names: a folder stands before its files.
 const PACK: &str = "find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0";
 

@@ -17,7 +17,8 @@ pub(super) use self::remote::percent_decode;
 use self::remote::remote;
 use super::secrets::{Extent, MARK, SHOWN, cut};
 use super::{
-    CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path, parse_size,
+    CHUNK_BYTES, Common, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path,
+    parse_size,
 };
 
 /// Parses a text. If that fails and the text may contain a secret, the error is about the text
@@ -81,6 +82,7 @@ fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, ParseFault>
         "null" => Ok(null(body, Options::read(&parts[1..])?)?),
         "file" => Ok(file(body, Options::read(&parts[1..])?)?),
         "raid0" => raid0(text, depth),
+        "multipath" => multipath(text, depth),
         scheme => match body.strip_prefix("//") {
             Some(address) => Ok(remote(scheme, address, &parts[1..])?),
             None => Err(ParseFault::Here(unknown(head, KINDS))),
@@ -138,22 +140,14 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
             "arrays within arrays have {DEPTH_MAX} levels at most"
         )));
     }
-    let body = text.strip_prefix("raid0:").unwrap_or(text);
-    let (lists, rest): (Vec<&str>, Vec<&str>) = parts_of(body)?
-        .into_iter()
-        .partition(|part| part.starts_with('('));
-    let [list] = lists[..] else {
-        return Err(ParseFault::Here(
-            "an array has one list of members: raid0:(A,B)".to_owned(),
-        ));
-    };
-    let inner = list
-        .strip_prefix('(')
-        .and_then(|list| list.strip_suffix(')'))
-        .ok_or_else(|| {
-            ParseFault::Here("nothing but a comma may follow the list of members".to_owned())
-        })?;
-    let members = members(inner, depth)?;
+    let none = "an array has one list of members: raid0:(A,B)";
+    let (members, mut options) = list_and_options(text, depth, none)?;
+    if members.len() < 2 || members.len() > MEMBERS_MAX {
+        return Err(ParseFault::Here(format!(
+            "an array has 2 to {MEMBERS_MAX} members, not {}",
+            members.len()
+        )));
+    }
     if members
         .iter()
         .any(|member| member.common.ana_group.is_some())
@@ -162,7 +156,6 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
             "`ana` belongs to the array: write it behind the list of members".to_owned(),
         ));
     }
-    let mut options = Options::read(&rest)?;
     let chunk_bytes = options
         .take("chunk")
         .map_or(Ok(DEFAULT_CHUNK_BYTES), |text| chunk(&text?))?;
@@ -173,6 +166,56 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
         },
         common: options.common(false)?,
     })
+}
+
+/// Parses a disk with several paths. The text after `multipath:` consists of options and the list
+/// of paths. The policy stays opaque: only the code of remote disks understands it.
+fn multipath(text: &str, depth: usize) -> Result<Spec, ParseFault> {
+    let none = "a disk has one list of paths: multipath:(URI,URI)";
+    let (members, mut options) = list_and_options(text, depth, none)?;
+    let path = |member: Spec| match member {
+        Spec {
+            disk: Disk::Remote(remote),
+            common,
+        } if common == Common::default() => Ok(remote),
+        member => Err(ParseFault::Here(format!(
+            "`{member}` is not a path: paths are remote disks, and options of the disk follow the list"
+        ))),
+    };
+    let paths = members.into_iter().map(path).collect::<Result<_, _>>()?;
+    let policy = options.take("policy").transpose()?;
+    let failover = options.take("failover").transpose()?;
+    Ok(Spec {
+        disk: Disk::Multipath {
+            paths,
+            policy,
+            failover,
+        },
+        common: options.common(false)?,
+    })
+}
+
+/// The members of the only list in a text of the form `KIND:OPTION,(A,B),OPTION`, and its options.
+/// `none`: the sentence for a text without a list.
+fn list_and_options<'a>(
+    text: &'a str,
+    depth: usize,
+    none: &str,
+) -> Result<(Vec<Spec>, Options<'a>), ParseFault> {
+    let body = text.split_once(':').map_or(text, |(_, body)| body);
+    let (lists, rest): (Vec<&str>, Vec<&str>) = parts_of(body)?
+        .into_iter()
+        .partition(|part| part.starts_with('('));
+    let [list] = lists[..] else {
+        return Err(ParseFault::Here(none.to_owned()));
+    };
+    let inner = list
+        .strip_prefix('(')
+        .and_then(|list| list.strip_suffix(')'))
+        .ok_or_else(|| {
+            ParseFault::Here("nothing but a comma may follow the list of members".to_owned())
+        })?;
+    Ok((members(inner, depth)?, Options::read(&rest)?))
 }
 
 /// Splits a list into members. A comma separates members as well as their options, so a part that
@@ -188,9 +231,9 @@ fn members(list: &str, depth: usize) -> Result<Vec<Spec>, ParseFault> {
             _ => texts.push(part.to_owned()),
         }
     }
-    if texts.len() < 2 || texts.len() > MEMBERS_MAX {
+    if texts.len() > MEMBERS_MAX {
         return Err(ParseFault::Here(format!(
-            "an array has 2 to {MEMBERS_MAX} members, not {}",
+            "a list has {MEMBERS_MAX} members at most, not {}",
             texts.len()
         )));
     }
@@ -261,8 +304,9 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
 }
 
 /// Valid forms, for error messages.
-const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), nvme+tcp://HOST[:4420][/NQN[/NSID]], \
-     nvme+rdma:// like it, iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]], or iser:// like it";
+const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), multipath:(URI,URI), \
+     nvme+tcp://HOST[:4420][/NQN[/NSID]], nvme+rdma:// like it, \
+     iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]], or iser:// like it";
 
 /// Options without a value. In a list of members they belong to the preceding member and are not
 /// file names.

@@ -83,6 +83,17 @@ fn an_array_may_hold_arrays_and_remote_disks() {
 }
 
 #[test]
+fn several_paths_are_one_disk() {
+    let text = "multipath:(nvme+tcp://h/n/1,hdr-digest,nvme+rdma://g/n/1),policy=round-robin:1000,\
+                failover=fast,name=x";
+    check(text, text);
+    check(
+        "multipath:policy=fixed:1,(iscsi://h/n/0,iscsi://g/n/0)",
+        "multipath:(iscsi://h/n/0,iscsi://g/n/0),policy=fixed:1",
+    );
+}
+
+#[test]
 fn commas_and_parentheses_in_paths_are_escaped() {
     check("/a\\,b\\(c\\)\\\\d", "/a\\,b\\(c\\)\\\\d");
     check("/photos (2).img", "/photos \\(2\\).img");
@@ -140,6 +151,12 @@ fn says_what_is_wrong_and_what_to_write() {
         ("file:", "the path is missing"),
         ("/a,direct=maybe", "direct=on or direct=off"),
         ("/a\\", "ends with a backslash"),
+        ("multipath:nvme+tcp://h/n/1", "one list of paths"),
+        ("multipath:(ram:1G)", "`ram:1G` is not a path"),
+        (
+            "multipath:(iscsi://h/n/0,ro)",
+            "options of the disk follow the list",
+        ),
         ("raid0:ram:1G", "one list of members"),
         ("raid0:(ram:1G)", "2 to 64 members, not 1"),
         ("raid0:(ram:1G,ram:1G", "`(` is not closed"),

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError};
 use fabrix_proto::scsi::bringup::UnitFacts;
@@ -13,6 +14,7 @@ use fabrix_rt::Shard;
 use super::Address;
 use super::known_disk::KnownDisk;
 use super::plan::{Found, Plan};
+use crate::multipath::{Link, PathDisk};
 use crate::{ConnectError, ConnectErrorKind, sizes};
 
 /// A disk over iSCSI.
@@ -61,7 +63,7 @@ impl Device for RemoteUnit {
     /// connected.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
-        Ok(self.plan.session(number).open(shard))
+        Ok(self.plan.session(number).open(shard, None))
     }
 
     fn compares_and_writes(&self) -> bool {
@@ -70,10 +72,32 @@ impl Device for RemoteUnit {
 
     /// Reads the size from the target, and waits for the answer.
     fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let failed = |error: ConnectError| error.of_disk(&self.identity.name);
-        if bytes.is_some() {
-            return Err(sizes::resize_elsewhere(&self.identity));
+        match bytes {
+            Some(_) => Err(sizes::resize_elsewhere(&self.identity)),
+            None => Ok(Arc::new(self.measure()?)),
         }
+    }
+}
+
+impl PathDisk for RemoteUnit {
+    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError> {
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
+        Ok(self.plan.session(number).open(shard, Some(link.0)))
+    }
+
+    fn remeasured(&self) -> Result<Arc<dyn PathDisk>, OpenError> {
+        Ok(Arc::new(self.measure()?))
+    }
+
+    fn patience(&self) -> Duration {
+        self.plan.options.patience()
+    }
+}
+
+impl RemoteUnit {
+    /// The same disk with the size that the target says now.
+    fn measure(&self) -> Result<Self, OpenError> {
+        let failed = |error: ConnectError| error.of_disk(&self.identity.name);
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         let found = self.plan.session(number).ask().map_err(failed)?;
         let Found::Unit(facts) = found else {
@@ -82,11 +106,11 @@ impl Device for RemoteUnit {
             return Err(failed(gone));
         };
         let disk = Arc::new(self.disk.remeasured(&facts).map_err(failed)?);
-        Ok(Arc::new(Self {
+        Ok(Self {
             plan: self.plan.expecting(&disk),
             disk,
             identity: self.identity.clone(),
             sessions: Arc::clone(&self.sessions),
-        }))
+        })
     }
 }

@@ -138,6 +138,14 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
         Some(period.min(LONGEST_TICK))
     }
 
+    /// The target pings an initiator that it does not hear of. Nothing says how long it waits.
+    fn quiet_within(session: &Session<L>) -> Duration {
+        session.keep_alive_timeout() * 2
+    }
+
+    /// A login with the same ISID reinstates the session. Source: RFC 7143, section 6.3.5.
+    const REPLACES: bool = true;
+
     fn keep_alive(session: &mut Session<L>, shard: &mut Shard) {
         let is_due = session.is_keep_alive_due(shard.now());
         let is_answered = session.keep_alive.is_answered;

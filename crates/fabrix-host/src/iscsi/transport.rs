@@ -1,6 +1,7 @@
 //! The transports of a session. The only file of this folder that chooses one.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use fabrix_block::Channel;
@@ -12,6 +13,7 @@ use fabrix_transport::ConnectingIser;
 use super::connection::IscsiLink;
 use super::plan::{Found, Plan};
 use super::session::Session;
+use crate::multipath::link::PathLink;
 use crate::rdma::RdmaLink;
 use crate::tcp::TcpLink;
 use crate::{ConnectError, Transport, channel, probe};
@@ -34,15 +36,20 @@ impl Plan {
         probe::probe(&options, |task| Session::<L>::from_plan(task, self))
     }
 
-    /// Opens a channel to the disk, with a session of its own that starts to connect.
-    pub(super) fn open(self, shard: &mut Shard) -> Box<dyn Channel> {
+    /// Opens a channel to the disk, with a session of its own that starts to connect. `path` makes
+    /// it a path of a pool.
+    pub(super) fn open(self, shard: &mut Shard, path: Option<Rc<PathLink>>) -> Box<dyn Channel> {
         match self.transport {
-            Transport::Tcp => self.open_over::<TcpLink<Tcp<Initiator>>>(shard),
-            Transport::Rdma => self.open_over::<RdmaLink<ConnectingIser>>(shard),
+            Transport::Tcp => self.open_over::<TcpLink<Tcp<Initiator>>>(shard, path),
+            Transport::Rdma => self.open_over::<RdmaLink<ConnectingIser>>(shard, path),
         }
     }
 
-    fn open_over<L: IscsiLink>(self, shard: &mut Shard) -> Box<dyn Channel> {
-        channel::open(shard, |task| Session::<L>::from_plan(task, self))
+    fn open_over<L: IscsiLink>(
+        self,
+        shard: &mut Shard,
+        path: Option<Rc<PathLink>>,
+    ) -> Box<dyn Channel> {
+        channel::open(shard, path, |task| Session::<L>::from_plan(task, self))
     }
 }

@@ -4,6 +4,7 @@
 //! its own, so shards share nothing. See `docs/design/host.md`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError};
 use fabrix_proto::nvme::bringup::{Facts, Found, Purpose};
@@ -12,6 +13,7 @@ use fabrix_rt::Shard;
 
 use super::known_disk::KnownDisk;
 use super::plan::Plan;
+use crate::multipath::{Link, PathDisk};
 use crate::{Address, ConnectError, sizes};
 
 /// A disk over NVMe over Fabrics.
@@ -79,7 +81,7 @@ impl Device for RemoteDisk {
     /// Starts to connect and does not wait. Requests wait in the channel until the session has
     /// connected.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        Ok(self.plan.open(shard))
+        Ok(self.plan.open(shard, None))
     }
 
     fn compares_and_writes(&self) -> bool {
@@ -88,10 +90,31 @@ impl Device for RemoteDisk {
 
     /// Reads the size from the controller, and waits for the answer.
     fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let failed = |error: ConnectError| error.of_disk(&self.identity.name);
-        if bytes.is_some() {
-            return Err(sizes::resize_elsewhere(&self.identity));
+        match bytes {
+            Some(_) => Err(sizes::resize_elsewhere(&self.identity)),
+            None => Ok(Arc::new(self.measure()?)),
         }
+    }
+}
+
+impl PathDisk for RemoteDisk {
+    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(self.plan.open(shard, Some(link.0)))
+    }
+
+    fn remeasured(&self) -> Result<Arc<dyn PathDisk>, OpenError> {
+        Ok(Arc::new(self.measure()?))
+    }
+
+    fn patience(&self) -> Duration {
+        self.plan.options.patience()
+    }
+}
+
+impl RemoteDisk {
+    /// The same disk with the size that the controller says now.
+    fn measure(&self) -> Result<Self, OpenError> {
+        let failed = |error: ConnectError| error.of_disk(&self.identity.name);
         let probe = Plan {
             expected: None,
             ..self.plan.clone()
@@ -103,10 +126,10 @@ impl Device for RemoteDisk {
             expected: Some(Arc::clone(&disk)),
             ..self.plan.clone()
         };
-        Ok(Arc::new(Self {
+        Ok(Self {
             plan,
             disk,
             identity: self.identity.clone(),
-        }))
+        })
     }
 }

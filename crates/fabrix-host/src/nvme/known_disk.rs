@@ -218,6 +218,7 @@ mod tests {
             max_commands: None,
             keep_alive_unit_ms: Some(100),
             traffic_keep_alive: false,
+            quiesce_ms: 0,
             volatile_cache: false,
             write_zeroes: true,
             dataset_management: true,

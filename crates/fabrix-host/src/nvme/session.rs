@@ -125,6 +125,17 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
         facts.is_some_and(|facts| facts.controller.keep_alive_unit_ms.is_some())
     }
 
+    /// The controller notices within two keep-alive timeouts, or three if every command restarts
+    /// its timer, and quiesces within CQT. Source: TP4129 (KATO corrections and clarifications).
+    fn quiet_within(session: &Session<L>) -> Duration {
+        let timeouts = 2 + u32::from(session.is_renewed_by_traffic());
+        let facts = session.protocol.facts.as_ref();
+        let quiesce = facts.map_or(0, |facts| facts.controller.quiesce_ms);
+        session.keep_alive_timeout() * timeouts + Duration::from_millis(quiesce.into())
+    }
+
+    const REPLACES: bool = false;
+
     fn keep_alive(session: &mut Session<L>, shard: &mut Shard) {
         session.count_traffic(shard.now());
         if session.is_keep_alive_due(shard.now()) && session.keep_alive.is_answered {

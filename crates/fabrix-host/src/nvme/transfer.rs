@@ -4,6 +4,7 @@
 
 use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskStatus};
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::spec::CompletionEntry;
 use fabrix_rt::{Buf, Shard};
 
 use super::command;
@@ -13,7 +14,8 @@ use super::plan::Plan;
 use super::queue::NvmeLink;
 use super::session::{Answer, Nvme, Session};
 use crate::connection::InFlight;
-use crate::request::{Data, Request, finish};
+use crate::multipath::link::Fate;
+use crate::request::{Data, Request, finish, hand_back};
 use crate::session::CommandSet;
 
 impl<L: NvmeLink> CommandSet<L> for Nvme {
@@ -165,6 +167,10 @@ impl<L: NvmeLink> Session<L> {
             self.quiesce(shard);
         }
         match outcome {
+            Outcome::Complete(_) if self.is_refused_here(answer.0) => {
+                let request = self.connections[index].withdraw(slot);
+                hand_back(shard, request, Fate::NotExecuted);
+            }
             Outcome::Complete(status) => self.complete(shard, (index, slot), status),
             Outcome::Next => {
                 let request = self.connections[index].withdraw(slot);
@@ -177,6 +183,12 @@ impl<L: NvmeLink> Session<L> {
         }
         self.send_waiting(shard);
         true
+    }
+
+    /// Whether the controller has not executed a command, and another path's may. The first attempt
+    /// is only repeated as a whole, so a part of the request may have been executed before.
+    fn is_refused_here(&self, entry: &CompletionEntry) -> bool {
+        self.reconnection.path.is_some() && entry.status().is_path_related()
     }
 
     /// A command has covered a part of its request. The next command goes ahead of later requests.

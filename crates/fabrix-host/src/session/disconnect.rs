@@ -20,6 +20,9 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
         let error = P::locate(self, error);
         if self.reconnection.lost(shard, &error) {
             self.outcome.fail(error);
+            if let Some(path) = &self.reconnection.path {
+                path.down(shard, P::quiet_within(self));
+            }
             self.drain(shard, State::Draining);
         }
     }
@@ -39,6 +42,9 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
         if !std::mem::replace(&mut self.quiescing, true) {
             self.reconnection
                 .set_timer(shard, Timer::Quiesce, QUIESCE_MOST);
+            if let Some(path) = &self.reconnection.path {
+                path.leaving(shard);
+            }
         }
         P::log_out_if_idle(self, shard);
     }

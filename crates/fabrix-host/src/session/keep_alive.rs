@@ -40,6 +40,13 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
         (is_wanted && P::has_keep_alive(self)).then_some(period)
     }
 
+    /// The time after which the target gives up a session that it does not hear of. A session
+    /// without keep-alive assumes the default.
+    pub(crate) fn keep_alive_timeout(&self) -> Duration {
+        let period = self.keep_alive_period();
+        period.map_or(ASSUMED_TIMEOUT, |period| period * 2)
+    }
+
     /// Whether it is time for the next keep-alive.
     pub(crate) fn is_keep_alive_due(&self, now: Nanos) -> bool {
         let since = now.since(self.keep_alive.sent_at);
@@ -106,5 +113,7 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
 
 /// The controller's timer counts in milliseconds: a shorter keep-alive is none.
 const SHORTEST_KEEP_ALIVE: Duration = Duration::from_micros(500);
+/// 5 s: the default of the options.
+const ASSUMED_TIMEOUT: Duration = Duration::from_secs(5);
 /// 1 ms: commands without an answer are not looked for more often.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);

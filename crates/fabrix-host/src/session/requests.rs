@@ -78,6 +78,8 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
         let has_room = if self.is_sending() && self.reconnection.waiting.is_empty() {
             connection = self.connection_with_room(request.operation);
             connection.is_some()
+        } else if self.reconnection.path.is_some() {
+            false
         } else if self.reconnection.lost_too_long(shard) {
             return request.done(DiskStatus::NotReady);
         } else {

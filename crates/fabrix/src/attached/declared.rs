@@ -219,9 +219,14 @@ fn relative(spec: &Spec) -> Option<String> {
     match &spec.disk {
         Disk::File { path, .. } => (!Path::new(path).is_absolute()).then(|| path.clone()),
         Disk::Raid0 { members, .. } => members.iter().find_map(relative),
-        Disk::Remote(remote) => secret_files(remote).find(|path| !Path::new(path).is_absolute()),
+        Disk::Remote(remote) => relative_secret(remote),
+        Disk::Multipath { paths, .. } => paths.iter().find_map(relative_secret),
         Disk::Ram { .. } | Disk::Null { .. } => None,
     }
+}
+
+fn relative_secret(remote: &Remote) -> Option<String> {
+    secret_files(remote).find(|path| !Path::new(path).is_absolute())
 }
 
 /// Files with the secrets of an address.

@@ -53,7 +53,7 @@ pub(crate) fn hold(
     // Until the takeover succeeds, the record must survive a failure.
     claim.keep(left.is_some());
     let (sender, events) = channel();
-    let paths = Arc::<Paths>::default();
+    let paths = Arc::new(Paths::of(&args.uri));
     let disk_sender = sender.clone();
     let watch = paths.watch(move |address| {
         let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(address));

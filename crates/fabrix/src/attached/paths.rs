@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use fabrix_block::Spec;
+use fabrix_block::spec::Disk;
 use fabrix_host::PathEvent;
 use serde_json::{Value, json};
 
@@ -16,6 +18,8 @@ use crate::locks::lock;
 #[derive(Default)]
 pub(crate) struct Paths {
     known: Mutex<Vec<Path>>,
+    /// Each of them leads to the whole disk.
+    are_alternatives: bool,
 }
 
 struct Path {
@@ -47,6 +51,15 @@ impl State {
 }
 
 impl Paths {
+    /// The connections of the disk with this URI.
+    pub(crate) fn of(uri: &str) -> Self {
+        let spec = Spec::parse(uri);
+        Self {
+            are_alternatives: spec.is_ok_and(|it| matches!(it.disk, Disk::Multipath { .. })),
+            ..Self::default()
+        }
+    }
+
     /// A handler for the events of a session. `changed` is also told of changes of the disk.
     pub(crate) fn watch(
         self: &Arc<Self>,
@@ -93,9 +106,14 @@ impl Paths {
         }
     }
 
-    /// State of the whole disk. `attached` means that every path is connected and has the disk.
+    /// State of the whole disk. `attached` means that every path is connected and has the disk, or
+    /// that one of several alternatives does.
     pub(crate) fn state(&self) -> &'static str {
         let known = lock(&self.known);
+        let serves = |path: &Path| path.state == State::Connected && path.fault.is_none();
+        if self.are_alternatives && known.iter().any(serves) {
+            return "attached";
+        }
         let is = |state| known.iter().any(|path| path.state == state);
         match (is(State::Lost), is(State::Reconnecting)) {
             (true, _) => State::Lost.word(),
@@ -146,6 +164,20 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_with_several_paths_is_attached_while_one_of_them_serves_it() {
+        let paths = Paths::of("multipath:(iscsi://10.0.0.1/a/0,iscsi://10.0.0.2/a/0)");
+        let [one, other] =
+            ["10.0.0.1:3260", "10.0.0.2:3260"].map(|it| it.parse().expect("an address"));
+        paths.take(one, PathEvent::Connected);
+        paths.take(other, PathEvent::Lost);
+        assert_eq!(paths.state(), "attached");
+        paths.take(one, PathEvent::Unusable("it is another disk".into()));
+        assert_eq!(paths.state(), "reconnecting");
+        paths.take(other, PathEvent::Connected);
+        assert_eq!(paths.state(), "attached");
+    }
 
     #[test]
     fn a_connection_that_comes_back_is_one_reconnection_however_many_tries_it_took() {

@@ -84,7 +84,7 @@ fn make_absolute(spec: &mut Spec) -> bool {
             let changed = members.iter_mut().map(make_absolute);
             changed.filter(|changed| *changed).count() > 0
         }
-        Disk::Ram { .. } | Disk::Null { .. } | Disk::Remote(_) => false,
+        Disk::Ram { .. } | Disk::Null { .. } | Disk::Remote(_) | Disk::Multipath { .. } => false,
     }
 }
 

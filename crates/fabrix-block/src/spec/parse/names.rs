@@ -88,11 +88,12 @@ fn distance(word: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "ram",
     "null",
     "file",
     "raid0",
+    "multipath",
     "nvme+tcp",
     "nvme+rdma",
     "iscsi",

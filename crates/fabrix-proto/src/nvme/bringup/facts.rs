@@ -92,6 +92,9 @@ pub struct ControllerFacts {
     pub keep_alive_unit_ms: Option<u32>,
     /// Whether every command restarts the keep-alive timer (TBKAS).
     pub traffic_keep_alive: bool,
+    /// CQT: time in milliseconds in which a controller that has noticed the loss of an association
+    /// ends its commands. 0: not reported.
+    pub quiesce_ms: u16,
     /// Whether a power failure may lose acknowledged writes that were not flushed (VWC).
     pub volatile_cache: bool,
     /// Whether Write Zeroes is supported.
@@ -159,6 +162,7 @@ impl ControllerFacts {
                 units => Some(u32::from(units) * 100),
             },
             traffic_keep_alive: data.attributes.get() & CTRATT_TRAFFIC_KEEP_ALIVE != 0,
+            quiesce_ms: data.quiesce_ms.get(),
             volatile_cache: data.volatile_write_cache & VWC_PRESENT != 0,
             write_zeroes: has(ONCS_WRITE_ZEROES),
             dataset_management: has(ONCS_DATASET_MANAGEMENT),

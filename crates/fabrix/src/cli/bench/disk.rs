@@ -159,7 +159,7 @@ fn consists_of(spec: &Spec, id: &FileId) -> bool {
     match &spec.disk {
         SpecDisk::File { path, .. } => FileId::of(Path::new(path)) == *id,
         SpecDisk::Raid0 { members, .. } => members.iter().any(|member| consists_of(member, id)),
-        SpecDisk::Ram { .. } | SpecDisk::Null { .. } | SpecDisk::Remote(_) => false,
+        _ => false,
     }
 }
 

@@ -318,7 +318,7 @@ fn is_cached(spec: &Spec) -> bool {
     match &spec.disk {
         SpecDisk::File { direct, .. } => !direct,
         SpecDisk::Raid0 { members, .. } => members.iter().any(is_cached),
-        SpecDisk::Ram { .. } | SpecDisk::Null { .. } | SpecDisk::Remote(_) => false,
+        _ => false,
     }
 }
 

@@ -1,0 +1,98 @@
+//! What a session and the pool of its disk say to each other, on one shard.
+//!
+//! A session that is a path does not keep requests without a connection. It hands each one back
+//! with its [`Fate`], and tells the pool when it has a connection and when it has lost it.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use fabrix_rt::{Completion, Loan, Nanos, Shard, Token};
+
+/// What is known of a request that comes back without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The target has not executed it, and will not.
+    NotExecuted,
+    /// The target may have executed it, or may still do so.
+    Unknown,
+}
+
+impl Fate {
+    /// The fate as the result of a completion. Results of answered requests are not positive.
+    pub(crate) const fn to_result(self) -> i32 {
+        match self {
+            Self::NotExecuted => 1,
+            Self::Unknown => 2,
+        }
+    }
+
+    /// The fate in a result. None: the request was answered.
+    pub(super) const fn from_result(result: i32) -> Option<Self> {
+        match result {
+            1 => Some(Self::NotExecuted),
+            2 => Some(Self::Unknown),
+            _ => None,
+        }
+    }
+}
+
+/// The state of a path, which its session writes and its pool reads.
+#[derive(Debug)]
+pub(crate) struct PathLink {
+    /// Told of each change.
+    pool: Token,
+    is_up: Cell<bool>,
+    /// When the target certainly executes nothing more of the associations that were lost.
+    quiet_at: Cell<Nanos>,
+}
+
+impl PathLink {
+    pub(super) const fn new(pool: Token) -> Self {
+        Self {
+            pool,
+            is_up: Cell::new(false),
+            quiet_at: Cell::new(Nanos(0)),
+        }
+    }
+
+    /// Whether the session takes requests.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up.get()
+    }
+
+    /// When commands of lost associations are certainly over.
+    pub(super) fn quiet_at(&self) -> Nanos {
+        self.quiet_at.get()
+    }
+
+    /// The session takes requests. `ends_former`: the target has ended the former association
+    /// before it has accepted this one.
+    pub(crate) fn up(&self, shard: &mut Shard, ends_former: bool) {
+        if ends_former {
+            self.quiet_at.set(shard.now());
+        }
+        self.is_up.set(true);
+        self.tell(shard);
+    }
+
+    /// The session takes no more requests. Those in progress are still answered.
+    pub(crate) fn leaving(&self, shard: &mut Shard) {
+        self.is_up.set(false);
+        self.tell(shard);
+    }
+
+    /// The connection is lost. A target that does not hear of it gives the association up within
+    /// this time, and executes nothing of it afterwards.
+    pub(crate) fn down(&self, shard: &mut Shard, quiet_within: Duration) {
+        self.is_up.set(false);
+        let quiet_at = shard.now() + quiet_within;
+        self.quiet_at.set(self.quiet_at.get().max(quiet_at));
+        self.tell(shard);
+    }
+
+    /// The pool hears of it when the shard is back in its loop.
+    fn tell(&self, shard: &mut Shard) {
+        let (result, loan) = (0, Loan::None);
+        shard.complete(self.pool, Completion { result, loan });
+    }
+}

@@ -1,0 +1,213 @@
+//! Multipath: one disk over several sessions, so that it stays usable while one of them is left.
+//!
+//! [`connect`] joins remote disks that are the same disk. On each shard a `pool` divides requests
+//! among their sessions by a [`Policy`], and repeats those that a lost session gives back. What is
+//! repeated, and when, is described in `docs/design/host.md`.
+//!
+//! - `policy`: which path gets the next request.
+//! - `pool`, `path`, `table`, `unsettled`: the requests of a shard.
+//! - `link`: what sessions and pools say to each other.
+
+pub(crate) mod link;
+mod path;
+mod policy;
+mod pool;
+mod table;
+mod unsettled;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
+use fabrix_rt::{Shard, Token};
+
+use self::link::PathLink;
+use self::path::Path;
+pub use self::policy::Policy;
+use self::policy::Selector;
+use crate::{ConnectError, ConnectErrorKind};
+
+/// Most paths of one disk.
+pub const MOST_PATHS: usize = 16;
+
+/// A remote disk that can be a path.
+pub trait PathDisk: Device {
+    /// Opens the disk for one shard as a path. Requests come back when the connection is lost.
+    ///
+    /// # Errors
+    /// As of [`Device::open`].
+    #[doc(hidden)]
+    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError>;
+
+    /// The same disk with its current size.
+    ///
+    /// # Errors
+    /// As of [`Device::resize`].
+    fn remeasured(&self) -> Result<Arc<dyn PathDisk>, OpenError>;
+
+    /// Most time that requests wait while no path can be used.
+    fn patience(&self) -> Duration;
+}
+
+/// A session's end of the seam to the pool of its disk.
+pub struct Link(pub(crate) Rc<PathLink>);
+
+/// When requests are repeated whose fate is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Failover {
+    /// Changes of the disk wait until the lost path certainly executes nothing more.
+    #[default]
+    Safe,
+    /// All requests are repeated at once, as Linux does. A lost path that executes a write late can
+    /// overwrite newer data.
+    Fast,
+}
+
+/// A disk over several paths.
+#[derive(Clone)]
+pub struct Multipath {
+    paths: Vec<Arc<dyn PathDisk>>,
+    policy: Policy,
+    failover: Failover,
+    geometry: Geometry,
+    identity: Identity,
+}
+
+/// Joins the paths of one disk.
+///
+/// # Errors
+/// There are no paths or more than [`MOST_PATHS`], or two of them are not the same disk.
+pub fn connect(
+    name: &str,
+    paths: Vec<Arc<dyn PathDisk>>,
+    (policy, failover): (Policy, Failover),
+) -> Result<Multipath, ConnectError> {
+    let usage = |sentence: String| ConnectError::new(ConnectErrorKind::Usage, sentence);
+    let Some(first) = paths.first() else {
+        return Err(usage(
+            "a disk over several paths needs at least one".to_owned(),
+        ));
+    };
+    if paths.len() > MOST_PATHS {
+        let sentence = format!("{} paths: a disk has at most {MOST_PATHS}", paths.len());
+        return Err(usage(sentence));
+    }
+    if let Policy::Fixed(preferred) = policy
+        && preferred >= paths.len()
+    {
+        let sentence = format!(
+            "fixed:{preferred}: there are {} paths, counted from 0",
+            paths.len()
+        );
+        return Err(usage(sentence));
+    }
+    for other in &paths[1..] {
+        same_disk(&**first, &**other)?;
+    }
+    let geometry = common_geometry(&paths, first.geometry());
+    let identity = Identity {
+        name: name.to_owned(),
+        ..first.identity().clone()
+    };
+    Ok(Multipath {
+        paths,
+        policy,
+        failover,
+        geometry,
+        identity,
+    })
+}
+
+/// Checks that two paths lead to the same disk.
+fn same_disk(one: &dyn PathDisk, other: &dyn PathDisk) -> Result<(), ConnectError> {
+    let refused = |what: String| {
+        let names = (&one.identity().name, &other.identity().name);
+        let sentence = format!("{} and {} are not the same disk: {what}", names.0, names.1);
+        ConnectError::new(ConnectErrorKind::Refused, sentence)
+    };
+    let (ours, theirs) = (one.identity(), other.identity());
+    if (ours.uuid, ours.nguid) != (theirs.uuid, theirs.nguid) {
+        let (ours, theirs) = (ours.uuid_text(), theirs.uuid_text());
+        return Err(refused(format!("their UUIDs are {ours} and {theirs}")));
+    }
+    let (ours, theirs) = (one.geometry(), other.geometry());
+    if ours.block_bytes != theirs.block_bytes {
+        let (ours, theirs) = (ours.block_bytes, theirs.block_bytes);
+        return Err(refused(format!(
+            "their blocks have {ours} and {theirs} bytes"
+        )));
+    }
+    if ours.blocks != theirs.blocks {
+        let (ours, theirs) = (ours.blocks, theirs.blocks);
+        return Err(refused(format!("they have {ours} and {theirs} blocks")));
+    }
+    Ok(())
+}
+
+/// The promises that all paths make.
+fn common_geometry(paths: &[Arc<dyn PathDisk>], first: &Geometry) -> Geometry {
+    paths.iter().fold(first.clone(), |common, path| {
+        let path = path.geometry();
+        Geometry {
+            max_transfer_bytes: common.max_transfer_bytes.min(path.max_transfer_bytes),
+            volatile_cache: common.volatile_cache || path.volatile_cache,
+            durability: common.durability.min(path.durability),
+            atomic_write_blocks: common.atomic_write_blocks.min(path.atomic_write_blocks),
+            read_only: common.read_only || path.read_only,
+            deallocate: common.deallocate.min(path.deallocate),
+            ..common
+        }
+    })
+}
+
+impl Device for Multipath {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Starts to connect all paths and does not wait.
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        let patience = self.paths.iter().map(|path| path.patience()).max();
+        let setup = pool::Setup {
+            geometry: self.geometry.clone(),
+            selector: Selector::new(self.policy),
+            is_safe: self.failover == Failover::Safe,
+            patience: patience.unwrap_or(Duration::MAX),
+        };
+        pool::open(shard, setup, |shard, token| self.open_paths(shard, token))
+    }
+
+    fn compares_and_writes(&self) -> bool {
+        self.paths.iter().all(|path| path.compares_and_writes())
+    }
+
+    /// Reads the size over all paths.
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        if bytes.is_some() {
+            return Err(crate::sizes::resize_elsewhere(&self.identity));
+        }
+        let paths: Result<Vec<_>, _> = self.paths.iter().map(|path| path.remeasured()).collect();
+        let name = &self.identity.name;
+        let joined = connect(name, paths?, (self.policy, self.failover));
+        let wrong =
+            |error: ConnectError| OpenError::new(OpenErrorKind::Unsupported, error.to_string());
+        Ok(Arc::new(joined.map_err(wrong)?))
+    }
+}
+
+impl Multipath {
+    fn open_paths(&self, shard: &mut Shard, token: Token) -> Result<Vec<Path>, OpenError> {
+        let mut paths = Vec::with_capacity(self.paths.len());
+        for (index, path) in self.paths.iter().enumerate() {
+            let link = Rc::new(PathLink::new(token));
+            let channel = path.open_path(shard, Link(Rc::clone(&link)))?;
+            paths.push(Path::new(index, channel, link));
+        }
+        Ok(paths)
+    }
+}

@@ -1,0 +1,93 @@
+//! A path of a disk, as its pool sees it: its channel, what it has in progress, and how fast it is.
+
+use std::rc::Rc;
+
+use fabrix_block::Channel;
+use fabrix_rt::Nanos;
+
+use super::link::PathLink;
+use super::policy::View;
+use super::table::Entry;
+
+pub(super) struct Path {
+    /// Its place among the paths of the disk.
+    pub(super) index: usize,
+    pub(super) channel: Option<Box<dyn Channel>>,
+    pub(super) link: Rc<PathLink>,
+    /// It takes no requests before.
+    paused_until: Nanos,
+    requests: u32,
+    bytes: u64,
+    answer_ns: u64,
+    kib_ns: u64,
+    /// When its last request has ended.
+    ended_at: Nanos,
+}
+
+impl Path {
+    pub(super) fn new(index: usize, channel: Box<dyn Channel>, link: Rc<PathLink>) -> Self {
+        Self {
+            index,
+            channel: Some(channel),
+            link,
+            paused_until: Nanos(0),
+            requests: 0,
+            bytes: 0,
+            answer_ns: 0,
+            kib_ns: 0,
+            ended_at: Nanos(0),
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.channel.is_some() && self.link.is_up()
+    }
+
+    pub(super) fn view(&self, now: Nanos) -> View {
+        View {
+            is_usable: self.is_up() && now >= self.paused_until,
+            is_optimized: true,
+            requests: self.requests,
+            bytes: self.bytes,
+            answer_ns: self.answer_ns,
+            kib_ns: self.kib_ns,
+        }
+    }
+
+    /// The path gets no request for a while.
+    pub(super) fn pause(&mut self, until: Nanos) {
+        self.paused_until = until;
+    }
+
+    pub(super) fn close(&mut self) {
+        self.channel = None;
+    }
+
+    pub(super) fn began(&mut self, bytes: u64) {
+        self.requests += 1;
+        self.bytes += bytes;
+    }
+
+    /// A request has ended. Its time is measured.
+    pub(super) fn ended(&mut self, entry: &Entry, now: Nanos) {
+        self.requests -= 1;
+        self.bytes -= entry.bytes;
+        let busy_from = entry.sent_at.max(self.ended_at);
+        self.ended_at = now;
+        let kib = entry.bytes.div_ceil(1024).max(1);
+        self.answer_ns = mean(self.answer_ns, nanoseconds(now, entry.sent_at));
+        self.kib_ns = mean(self.kib_ns, nanoseconds(now, busy_from) / kib);
+    }
+}
+
+fn nanoseconds(now: Nanos, since: Nanos) -> u64 {
+    u64::try_from(now.since(since).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A mean in which each new value counts an eighth. Zero means that nothing was measured.
+fn mean(before: u64, value: u64) -> u64 {
+    match before {
+        0 => value.max(1),
+        before => (before - before / 8 + value / 8).max(1),
+    }
+}

@@ -1,0 +1,368 @@
+//! The pool of a disk on one shard: the task that divides requests among the paths, and repeats
+//! those that come back without an answer.
+//!
+//! Knows the state of its paths and the requests in progress. Does not know sockets or protocols.
+//! `unsettled` says which requests must wait, `path` what is known of a path.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fabrix_block::{Channel, Geometry, Operation, Request as BlockRequest, Status, Submit};
+use fabrix_rt::{Completion, Nanos, Remote, Shard, Task, TaskId, TimerId, Token};
+
+use super::link::Fate;
+use super::path::Path;
+use super::policy::Selector;
+use super::table::{Entry, Table};
+use super::unsettled::Unsettled;
+use crate::request::{Data, Request, finish};
+
+/// What a pool needs besides its paths.
+pub(super) struct Setup {
+    pub(super) geometry: Geometry,
+    pub(super) selector: Selector,
+    /// Requests whose fate is unknown wait until they cannot be executed any more.
+    pub(super) is_safe: bool,
+    /// Most time that requests wait while no path can be used.
+    pub(super) patience: Duration,
+}
+
+/// The paths and requests of a disk on one shard.
+pub(super) struct Pool {
+    task: TaskId,
+    setup: Setup,
+    paths: Vec<Path>,
+    requests: Table,
+    /// Requests to be sent, in their order.
+    waiting: VecDeque<u32>,
+    unsettled: Unsettled,
+    /// When the last path was lost. None: a path can be used, or the first attempts are made.
+    lost_at: Option<Nanos>,
+    timers: [Option<TimerId>; 3],
+    is_closing: bool,
+}
+
+/// The timers of a pool: slots of its task behind [`NEWS`].
+#[derive(Clone, Copy)]
+enum Timer {
+    /// Requests whose fate was unknown may be repeated.
+    Settle,
+    /// No path can be used for too long.
+    Fail,
+    /// A path may take requests again.
+    Retry,
+}
+
+/// Task slots from here on are no requests: news of a path, then timers.
+const NEWS: u32 = 1 << 16;
+
+/// Message to a pool whose channel was dropped.
+struct ChannelClosed;
+
+/// A channel of the disk on the pool's shard.
+struct PoolChannel {
+    pool: Rc<RefCell<Pool>>,
+    task: TaskId,
+    remote: Remote,
+}
+
+/// Opens a pool on a shard. `open` opens a path, which tells its news to the token.
+///
+/// # Errors
+/// A path cannot be opened.
+pub(super) fn open<E>(
+    shard: &mut Shard,
+    setup: Setup,
+    open: impl FnOnce(&mut Shard, Token) -> Result<Vec<Path>, E>,
+) -> Result<Box<dyn Channel>, E> {
+    let task = shard.reserve();
+    let paths = open(shard, Token { task, slot: NEWS }).inspect_err(|_| shard.remove(task))?;
+    let pool = Rc::new(RefCell::new(Pool {
+        task,
+        setup,
+        paths,
+        requests: Table::new(MOST_REQUESTS),
+        waiting: VecDeque::with_capacity(usize::from(MOST_REQUESTS)),
+        unsettled: Unsettled::new(MOST_REQUESTS),
+        lost_at: None,
+        timers: [None; 3],
+        is_closing: false,
+    }));
+    shard.install(task, Rc::clone(&pool) as Rc<RefCell<dyn Task>>);
+    let remote = shard.remote();
+    Ok(Box::new(PoolChannel { pool, task, remote }))
+}
+
+impl Channel for PoolChannel {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
+        self.pool.borrow_mut().submit(shard, request)
+    }
+}
+
+impl Drop for PoolChannel {
+    fn drop(&mut self) {
+        // With a full mailbox the pool ends with the next news of a path.
+        let _ = self.remote.send(self.task, Box::new(ChannelClosed));
+        if let Ok(mut pool) = self.pool.try_borrow_mut() {
+            pool.is_closing = true;
+        }
+    }
+}
+
+impl Pool {
+    fn submit<'a>(&mut self, shard: &mut Shard, mut request: BlockRequest<'a>) -> Submit<'a> {
+        if let Some(status) = self.refusal(shard, &request) {
+            return request.done(status);
+        }
+        if self.requests.is_full() {
+            return Submit::Busy(request);
+        }
+        let Some(data) = Data::take(shard, &mut request, &self.setup.geometry) else {
+            return match self.requests.is_empty() {
+                true => request.done(Status::NotReady),
+                false => Submit::Busy(request),
+            };
+        };
+        let bytes = request.bytes(&self.setup.geometry);
+        let entry = Entry::new(Request::new(&request, data), bytes);
+        let slot = self.requests.insert(entry);
+        self.waiting.push_back(slot);
+        if self.waiting.len() == 1 {
+            self.send_waiting(shard);
+        }
+        Submit::Pending
+    }
+
+    /// The status of a request that no path has to see.
+    fn refusal(&self, shard: &Shard, request: &BlockRequest<'_>) -> Option<Status> {
+        if let Some(status) = request.refusal(&self.setup.geometry) {
+            return Some(status);
+        }
+        if request.blocks == 0 && request.operation != Operation::Flush {
+            return Some(Status::Ok);
+        }
+        self.is_lost_too_long(shard).then_some(Status::NotReady)
+    }
+
+    fn is_lost_too_long(&self, shard: &Shard) -> bool {
+        let patience = self.setup.patience;
+        self.lost_at
+            .is_some_and(|at| shard.now().since(at) >= patience)
+    }
+
+    /// Sends the waiting requests that may go, as long as a path takes them.
+    fn send_waiting(&mut self, shard: &mut Shard) {
+        let mut index = 0;
+        while let Some(slot) = self.waiting.get(index).copied() {
+            if !self.unsettled.lets_go(self.requests.request(slot)) {
+                index += 1;
+                continue;
+            }
+            if !self.send(shard, slot) {
+                break;
+            }
+            self.waiting.remove(index);
+        }
+        let is_usable = self.paths.iter().any(Path::is_up);
+        if is_usable && index < self.waiting.len() {
+            self.set_timer(shard, Timer::Retry, shard.now() + RETRY);
+        }
+    }
+
+    /// Sends a request on the path of the policy. False: no path takes it now.
+    fn send(&mut self, shard: &mut Shard, slot: u32) -> bool {
+        let bytes = self.requests.entry(slot).bytes;
+        while let Some(index) = self.pick(bytes, shard.now()) {
+            let entry = self.requests.entry(slot);
+            entry.path = index;
+            entry.sent_at = shard.now();
+            let request = entry.lend(Token {
+                task: self.task,
+                slot,
+            });
+            let path = &mut self.paths[index];
+            let Some(channel) = &mut path.channel else {
+                return false;
+            };
+            match channel.submit(shard, request) {
+                Submit::Pending => {
+                    path.began(bytes);
+                    return true;
+                }
+                Submit::Busy(request) => {
+                    entry.take_back(request.payload.into_loan());
+                    path.pause(shard.now() + RETRY);
+                }
+                Submit::Done(status, loan) => {
+                    entry.take_back(loan);
+                    self.finish(shard, slot, status);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn pick(&mut self, bytes: u64, now: Nanos) -> Option<usize> {
+        let views = self.paths.iter().map(|path| path.view(now));
+        let mut of_all = [super::policy::View::default(); super::MOST_PATHS];
+        let count = self.paths.len();
+        of_all
+            .iter_mut()
+            .zip(views)
+            .for_each(|(to, view)| *to = view);
+        self.setup.selector.pick(&of_all[..count], bytes, now)
+    }
+
+    fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status) {
+        let entry = self.requests.remove(slot);
+        finish(shard, entry.request, status);
+    }
+
+    /// A path has ended a request.
+    fn ended(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        let now = shard.now();
+        let entry = self.requests.entry(slot);
+        entry.take_back(completion.loan);
+        let path = &mut self.paths[entry.path];
+        path.ended(entry, now);
+        let until = path.link.quiet_at();
+        match Fate::from_result(completion.result) {
+            None => self.finish(shard, slot, Status::from_result(completion.result)),
+            Some(_) if self.is_closing => self.finish(shard, slot, Status::Aborted),
+            Some(Fate::Unknown)
+                if self.setup.is_safe && entry.request.operation.writes() && now < until =>
+            {
+                let at = (slot, entry.path);
+                self.unsettled.add(at, &entry.request, until);
+                self.settle_later(shard);
+            }
+            Some(fate) => {
+                if fate == Fate::NotExecuted {
+                    self.paths[self.requests.entry(slot).path].pause(now + REFUSED);
+                }
+                self.waiting.push_front(slot);
+            }
+        }
+    }
+
+    /// A path has a connection, or has lost it.
+    fn news(&mut self, shard: &mut Shard) {
+        if self.paths.iter().any(Path::is_up) {
+            self.lost_at = None;
+            self.cancel(shard, Timer::Fail);
+        } else if self.lost_at.is_none() {
+            self.lost_at = Some(shard.now());
+            self.set_timer(shard, Timer::Fail, shard.now() + self.setup.patience);
+        }
+        for path in self.paths.iter().filter(|path| path.is_up()) {
+            self.unsettled.settled_by(path.index, path.link.quiet_at());
+        }
+        self.settle(shard);
+    }
+
+    /// Requests whose time is over are sent again.
+    fn settle(&mut self, shard: &mut Shard) {
+        while let Some(slot) = self.unsettled.next_settled(shard.now()) {
+            self.waiting.push_front(slot);
+        }
+        self.settle_later(shard);
+        self.send_waiting(shard);
+    }
+
+    fn settle_later(&mut self, shard: &mut Shard) {
+        if let Some(at) = self.unsettled.next_at() {
+            self.set_timer(shard, Timer::Settle, at);
+        }
+    }
+
+    /// Ends all requests that no path has.
+    fn fail_waiting(&mut self, shard: &mut Shard, status: Status) {
+        while let Some(slot) = self.unsettled.take_any() {
+            self.finish(shard, slot, status);
+        }
+        while let Some(slot) = self.waiting.pop_front() {
+            self.finish(shard, slot, status);
+        }
+    }
+
+    /// Ends all paths. Those of their requests that are in progress end as aborted.
+    fn close(&mut self, shard: &mut Shard) {
+        self.is_closing = true;
+        self.paths.iter_mut().for_each(Path::close);
+        self.fail_waiting(shard, Status::Aborted);
+        self.leave_if_idle(shard);
+    }
+
+    fn leave_if_idle(&mut self, shard: &mut Shard) {
+        if self.is_closing && self.requests.is_empty() {
+            for timer in [Timer::Settle, Timer::Fail, Timer::Retry] {
+                self.cancel(shard, timer);
+            }
+            shard.remove(self.task);
+        }
+    }
+
+    fn set_timer(&mut self, shard: &mut Shard, timer: Timer, at: Nanos) {
+        self.cancel(shard, timer);
+        let slot = NEWS + 1 + timer as u32;
+        let token = Token {
+            task: self.task,
+            slot,
+        };
+        self.timers[timer as usize] = Some(shard.set_timer(token, at));
+    }
+
+    fn cancel(&mut self, shard: &mut Shard, timer: Timer) {
+        if let Some(id) = self.timers[timer as usize].take() {
+            shard.cancel_timer(id);
+        }
+    }
+}
+
+impl Task for Pool {
+    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        if slot == NEWS {
+            self.news(shard);
+        } else {
+            self.ended(shard, slot, completion);
+            self.send_waiting(shard);
+        }
+        if self.is_closing {
+            self.close(shard);
+        }
+    }
+
+    fn expired(&mut self, shard: &mut Shard, slot: u32) {
+        let timer = [Timer::Settle, Timer::Fail, Timer::Retry]
+            .into_iter()
+            .find(|timer| NEWS + 1 + *timer as u32 == slot);
+        if let Some(timer) = timer {
+            self.timers[timer as usize] = None;
+        }
+        match timer {
+            Some(Timer::Settle) => self.settle(shard),
+            Some(Timer::Fail) if self.is_lost_too_long(shard) => {
+                self.fail_waiting(shard, Status::NotReady);
+            }
+            Some(Timer::Retry) => self.send_waiting(shard),
+            Some(Timer::Fail) | None => {}
+        }
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        if message.is::<ChannelClosed>() {
+            self.close(shard);
+        }
+    }
+}
+
+/// Requests of a disk's user in progress on one shard.
+const MOST_REQUESTS: u16 = 1024;
+/// 1 ms: the pause of a path that takes no more requests.
+const RETRY: Duration = Duration::from_millis(1);
+/// 100 ms: the pause of a path whose target does not execute requests now.
+const REFUSED: Duration = Duration::from_millis(100);

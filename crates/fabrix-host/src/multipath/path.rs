@@ -14,8 +14,10 @@ pub(super) struct Path {
     pub(super) index: usize,
     pub(super) channel: Option<Box<dyn Channel>>,
     pub(super) link: Rc<PathLink>,
-    /// It takes no requests before.
-    paused_until: Nanos,
+    /// Its target executes no requests before.
+    refuses_until: Nanos,
+    /// Its session had no room, and none of its requests has ended since. It is tried again then.
+    full_until: Nanos,
     requests: u32,
     bytes: u64,
     answer_ns: u64,
@@ -30,7 +32,8 @@ impl Path {
             index,
             channel: Some(channel),
             link,
-            paused_until: Nanos(0),
+            refuses_until: Nanos(0),
+            full_until: Nanos(0),
             requests: 0,
             bytes: 0,
             answer_ns: 0,
@@ -45,7 +48,7 @@ impl Path {
 
     pub(super) fn view(&self, now: Nanos) -> View {
         View {
-            is_usable: self.is_up() && now >= self.paused_until,
+            is_usable: self.is_up() && now >= self.resumes_at(),
             is_optimized: true,
             requests: self.requests,
             bytes: self.bytes,
@@ -54,9 +57,19 @@ impl Path {
         }
     }
 
-    /// The path gets no request for a while.
-    pub(super) fn pause(&mut self, until: Nanos) {
-        self.paused_until = until;
+    /// When the path takes requests again, while it has a connection.
+    pub(super) fn resumes_at(&self) -> Nanos {
+        self.refuses_until.max(self.full_until)
+    }
+
+    /// The target does not execute requests now.
+    pub(super) fn refuses(&mut self, until: Nanos) {
+        self.refuses_until = until;
+    }
+
+    /// The session has no room for another request.
+    pub(super) fn is_full(&mut self, until: Nanos) {
+        self.full_until = until;
     }
 
     pub(super) fn close(&mut self) {
@@ -72,6 +85,7 @@ impl Path {
     pub(super) fn ended(&mut self, entry: &Entry, now: Nanos) {
         self.requests -= 1;
         self.bytes -= entry.bytes;
+        self.full_until = Nanos(0);
         let busy_from = entry.sent_at.max(self.ended_at);
         self.ended_at = now;
         let kib = entry.bytes.div_ceil(1024).max(1);

@@ -13,9 +13,10 @@ use std::time::Duration;
 use fabrix_block::{Channel, Geometry, Operation, Request as BlockRequest, Status, Submit};
 use fabrix_rt::{Completion, Nanos, Remote, Shard, Task, TaskId, TimerId, Token};
 
+use super::MOST_PATHS;
 use super::link::Fate;
 use super::path::Path;
-use super::policy::Selector;
+use super::policy::{Selector, View};
 use super::table::{Entry, Table};
 use super::unsettled::Unsettled;
 use crate::request::{Data, Request, finish};
@@ -41,6 +42,9 @@ pub(super) struct Pool {
     unsettled: Unsettled,
     /// When the last path was lost. None: a path can be used, or the first attempts are made.
     lost_at: Option<Nanos>,
+    /// When the first of the requests came back that targets have not executed. None: one was
+    /// answered since.
+    refused_at: Option<Nanos>,
     timers: [Option<TimerId>; 3],
     is_closing: bool,
 }
@@ -88,6 +92,7 @@ pub(super) fn open<E>(
         waiting: VecDeque::with_capacity(usize::from(MOST_REQUESTS)),
         unsettled: Unsettled::new(MOST_REQUESTS),
         lost_at: None,
+        refused_at: None,
         timers: [None; 3],
         is_closing: false,
     }));
@@ -130,9 +135,7 @@ impl Pool {
         let entry = Entry::new(Request::new(&request, data), bytes);
         let slot = self.requests.insert(entry);
         self.waiting.push_back(slot);
-        if self.waiting.len() == 1 {
-            self.send_waiting(shard);
-        }
+        self.send_waiting(shard);
         Submit::Pending
     }
 
@@ -166,9 +169,10 @@ impl Pool {
             }
             self.waiting.remove(index);
         }
-        let is_usable = self.paths.iter().any(Path::is_up);
-        if is_usable && index < self.waiting.len() {
-            self.set_timer(shard, Timer::Retry, shard.now() + RETRY);
+        let up = self.paths.iter().filter(|path| path.is_up());
+        let resumes_at = up.map(Path::resumes_at).min();
+        if let Some(at) = resumes_at.filter(|_| index < self.waiting.len()) {
+            self.set_timer(shard, Timer::Retry, at);
         }
     }
 
@@ -194,7 +198,7 @@ impl Pool {
                 }
                 Submit::Busy(request) => {
                     entry.take_back(request.payload.into_loan());
-                    path.pause(shard.now() + RETRY);
+                    path.is_full(shard.now() + RETRY);
                 }
                 Submit::Done(status, loan) => {
                     entry.take_back(loan);
@@ -207,14 +211,12 @@ impl Pool {
     }
 
     fn pick(&mut self, bytes: u64, now: Nanos) -> Option<usize> {
-        let views = self.paths.iter().map(|path| path.view(now));
-        let mut of_all = [super::policy::View::default(); super::MOST_PATHS];
-        let count = self.paths.len();
-        of_all
-            .iter_mut()
-            .zip(views)
-            .for_each(|(to, view)| *to = view);
-        self.setup.selector.pick(&of_all[..count], bytes, now)
+        let mut views = [View::default(); MOST_PATHS];
+        for (view, path) in views.iter_mut().zip(&self.paths) {
+            *view = path.view(now);
+        }
+        let views = &views[..self.paths.len()];
+        self.setup.selector.pick(views, bytes, now)
     }
 
     fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status) {
@@ -230,8 +232,12 @@ impl Pool {
         let path = &mut self.paths[entry.path];
         path.ended(entry, now);
         let until = path.link.quiet_at();
-        match Fate::from_result(completion.result) {
-            None => self.finish(shard, slot, Status::from_result(completion.result)),
+        let fate = Fate::from_result(completion.result);
+        match fate {
+            None => {
+                self.refused_at = None;
+                self.finish(shard, slot, Status::from_result(completion.result));
+            }
             Some(_) if self.is_closing => self.finish(shard, slot, Status::Aborted),
             Some(Fate::Unknown)
                 if self.setup.is_safe && entry.request.operation.writes() && now < until =>
@@ -240,13 +246,23 @@ impl Pool {
                 self.unsettled.add(at, &entry.request, until);
                 self.settle_later(shard);
             }
-            Some(fate) => {
-                if fate == Fate::NotExecuted {
-                    self.paths[self.requests.entry(slot).path].pause(now + REFUSED);
-                }
-                self.waiting.push_front(slot);
+            Some(Fate::Unknown) => self.waiting.push_front(slot),
+            Some(Fate::NotExecuted) => self.not_executed(shard, slot),
+        }
+    }
+
+    /// A path has not executed a request. With a connection, its target executes none now.
+    fn not_executed(&mut self, shard: &mut Shard, slot: u32) {
+        let now = shard.now();
+        let path = self.requests.entry(slot).path;
+        if self.paths[path].is_up() {
+            self.paths[path].refuses(now + REFUSED);
+            let since = *self.refused_at.get_or_insert(now);
+            if now.since(since) >= self.setup.patience {
+                return self.finish(shard, slot, Status::NotReady);
             }
         }
+        self.waiting.push_front(slot);
     }
 
     /// A path has a connection, or has lost it.
@@ -362,7 +378,7 @@ impl Task for Pool {
 
 /// Requests of a disk's user in progress on one shard.
 const MOST_REQUESTS: u16 = 1024;
-/// 1 ms: the pause of a path that takes no more requests.
+/// 1 ms: a path without room is tried again, if none of its requests ends before.
 const RETRY: Duration = Duration::from_millis(1);
-/// 100 ms: the pause of a path whose target does not execute requests now.
+/// 100 ms: the rest of a path whose target does not execute requests now.
 const REFUSED: Duration = Duration::from_millis(100);

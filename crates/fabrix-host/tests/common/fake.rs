@@ -210,7 +210,8 @@ impl Fake {
         Self::start_at(&Place::world(), script)
     }
 
-    fn start_at(place: &Place, script: Script) -> Self {
+    /// At a place that others have, too.
+    pub fn start_at(place: &Place, script: Script) -> Self {
         let listener = place.listen();
         let socket_address = listener.address();
         let bytes = usize::try_from(script.blocks * 512).expect("a small disk");

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod paths;
 mod requests;
 mod return_of;
 mod silence;

@@ -1,0 +1,201 @@
+//! A disk over two paths: what happens to requests when one of them is lost, or executes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabrix_block::{Operation, Payload, Status};
+use fabrix_host::Options;
+use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, Policy};
+use fabrix_proto::nvme::spec::{Opcode, Status as Nvme};
+use fabrix_rt::Loan;
+
+use super::common::{Asked, Command, Fake, Link, Rig, Script, Then, options_in_world};
+use super::{Switch, disk};
+
+const WRITE: Operation = Operation::Write { durable: false };
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+
+/// Two targets of one disk in one world, and the disk over both. Requests prefer the first.
+struct Two {
+    one: Fake,
+    other: Fake,
+    options: Options,
+}
+
+impl Two {
+    /// `script` is that of the first target.
+    fn new(script: Script) -> Self {
+        let one = Fake::in_world(script);
+        let other = Fake::start_at(&one.shared.place, Script::default());
+        Self::of(one, other)
+    }
+
+    fn of(one: Fake, other: Fake) -> Self {
+        let (options, _) = options_in_world(&one.shared.place);
+        let options = Options {
+            keep_alive: KEEP_ALIVE,
+            fast_io_fail: Some(Duration::from_secs(10)),
+            ..options
+        };
+        Self {
+            one,
+            other,
+            options,
+        }
+    }
+
+    fn disk(&self, failover: Failover) -> Multipath {
+        let path = |fake| Arc::new(disk(fake, &self.options)) as Arc<dyn PathDisk>;
+        let paths = vec![path(&self.one), path(&self.other)];
+        multipath::connect("two", paths, (Policy::Fixed(0), failover)).expect("one disk")
+    }
+
+    /// A user of the disk, when both paths are connected.
+    fn rig(&self, failover: Failover) -> Rig {
+        let mut rig = Rig::in_world(&self.one.shared.place, &self.disk(failover));
+        let connections = || (self.one.open_connections(), self.other.open_connections());
+        rig.until("both paths are connected", |_| connections() == (2, 2));
+        rig
+    }
+}
+
+/// A script that answers reads and writes so while the switch is on.
+fn answering(
+    switch: &Switch,
+    answer: impl Fn(&mut Link, &Command) -> std::io::Result<()> + Send + Sync + 'static,
+) -> Script {
+    let switch = switch.clone();
+    let command = move |link: &mut Link, it: &Command| {
+        let is_io = link.qid.is_some_and(|qid| qid > 0) && !it.entry.is_fabrics();
+        if !is_io || !switch.is_on() {
+            return Ok(Then::Usual);
+        }
+        answer(link, it)?;
+        Ok(Then::Done)
+    };
+    Script {
+        command: Box::new(command),
+        ..Script::default()
+    }
+}
+
+/// A target that executes nothing and answers nothing while the switch is on.
+fn swallowing(switch: &Switch) -> Script {
+    answering(switch, |_, _| Ok(()))
+}
+
+/// How long requests take after the loss of a path that has two writes, by their slot: 1 and 2 are
+/// these writes, 3 meets one of them, 4 is a read of its blocks, and 5 meets none.
+fn times_after_a_loss(failover: Failover) -> [Duration; 6] {
+    let switch = Switch::default();
+    let two = Two::new(swallowing(&switch));
+    let mut rig = two.rig(failover);
+    switch.turn(true);
+    let ask = |rig: &mut Rig, slot, operation, lba| {
+        let payload = match operation {
+            Operation::Read => Payload::Lend,
+            _ => Payload::Borrowed(&[7; 512]),
+        };
+        let asked = rig.ask(slot, operation, (lba, 1), payload);
+        assert!(matches!(asked, Asked::Pending));
+    };
+    ask(&mut rig, 1, WRITE, 0);
+    ask(&mut rig, 2, WRITE, 8);
+    rig.turn_for(Duration::from_millis(100));
+    two.one.disconnect_all();
+    switch.turn(false);
+    rig.turn_for(Duration::from_millis(10));
+    let began = rig.now();
+    ask(&mut rig, 3, WRITE, 0);
+    ask(&mut rig, 4, Operation::Read, 0);
+    ask(&mut rig, 5, WRITE, 16);
+    let mut times = [Duration::ZERO; 6];
+    for _ in 1..=5 {
+        let (slot, status, _) = rig.next();
+        assert_eq!(status, Status::Ok);
+        times[slot as usize] = rig.now() - began;
+    }
+    times
+}
+
+#[test]
+fn a_write_of_a_lost_path_waits_until_its_target_has_given_up_and_others_go_on() {
+    let times = times_after_a_loss(Failover::Safe);
+    for slot in 1..=3 {
+        let range = KEEP_ALIVE * 2 - Duration::from_millis(50)..KEEP_ALIVE * 4;
+        assert!(range.contains(&times[slot]), "request {slot}: {times:?}");
+    }
+    assert!(times[4].max(times[5]) < Duration::from_secs(1), "{times:?}");
+}
+
+#[test]
+fn with_fast_failover_a_write_of_a_lost_path_is_repeated_at_once() {
+    let times = times_after_a_loss(Failover::Fast);
+    assert!(
+        times.iter().max() < Some(&Duration::from_secs(1)),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn a_target_that_executes_nothing_now_is_avoided_and_taken_again_later() {
+    let switch = Switch::default();
+    let refuse = |link: &mut Link, it: &Command| link.respond(it.cid, Nvme::ANA_INACCESSIBLE, 0);
+    let two = Two::new(answering(&switch, refuse));
+    let mut rig = two.rig(Failover::Safe);
+    switch.turn(true);
+    for lba in 0..20 {
+        assert_eq!(rig.write(lba, &[3; 512]), Status::Ok);
+    }
+    assert_eq!(two.other.count(Opcode::WRITE), 20);
+    switch.turn(false);
+    rig.turn_for(Duration::from_secs(1));
+    assert_eq!(rig.write(0, &[4; 512]), Status::Ok);
+    assert_eq!(two.one.count(Opcode::WRITE), 1);
+}
+
+#[test]
+fn requests_fail_in_time_when_no_target_executes_them_or_none_is_there() {
+    let switch = Switch::default();
+    let refuse = |link: &mut Link, it: &Command| link.respond(it.cid, Nvme::ANA_TRANSITION, 0);
+    let one = Fake::in_world(answering(&switch, refuse));
+    let other = Fake::start_at(&one.shared.place, answering(&switch, refuse));
+    let mut two = Two::of(one, other);
+    two.options.fast_io_fail = Some(Duration::from_secs(3));
+    let mut rig = two.rig(Failover::Safe);
+    switch.turn(true);
+    let began = rig.now();
+    assert_eq!(rig.write(0, &[1; 512]), Status::NotReady);
+    let took = rig.now() - began;
+    assert!(
+        took >= Duration::from_secs(3) && took < Duration::from_secs(5),
+        "{took:?}"
+    );
+    switch.turn(false);
+    assert_eq!(rig.write(0, &[2; 512]), Status::Ok);
+}
+
+#[test]
+fn a_pool_that_is_closed_at_any_time_ends_its_requests_and_leaves_nothing_behind() {
+    let switch = Switch::default();
+    let two = Two::new(swallowing(&switch));
+    let mut rig = two.rig(Failover::Safe);
+    switch.turn(true);
+    let asked = rig.ask(1, WRITE, (0, 1), Payload::Borrowed(&[7; 512]));
+    assert!(matches!(asked, Asked::Pending));
+    rig.turn_for(Duration::from_millis(50));
+    two.one.disconnect_all();
+    rig.turn_for(Duration::from_millis(50));
+    let flush = rig.ask(2, Operation::Flush, (0, 0), Payload::None);
+    assert!(matches!(flush, Asked::Pending), "it waits for the write");
+    rig.channel = None;
+    let mut ended = [rig.next(), rig.next()].map(|(slot, status, loan)| {
+        assert!(matches!(loan, Loan::None));
+        (slot, status)
+    });
+    ended.sort_by_key(|(slot, _)| *slot);
+    assert_eq!(ended, [(1, Status::Aborted), (2, Status::Aborted)]);
+    rig.until("all is closed", |rig| rig.shard.operations_in_flight() == 0);
+    assert_eq!(rig.shard.buffer_bytes_in_use(), 0);
+    assert_eq!(two.one.faults(), Vec::<String>::new());
+}

@@ -151,19 +151,14 @@ impl Opener {
 
     fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
         match &spec.disk {
-            Disk::Remote(_) | Disk::Multipath { .. } => {
-                let disk = self.open_far(spec)?;
-                let names = opened::names(disk.identity());
-                let mut disk = self.claimed(spec, disk, names)?;
-                // An unnamed remote disk keeps its remote identity, because hosts may reach it both
-                // ways.
-                if let Some(name) = &spec.common.name {
-                    let identity = Identity::derive(name, &self.seed(spec), "Fabrix remote disk");
-                    disk = Named::new(disk, identity);
-                    let names = opened::names(disk.identity());
-                    disk = self.claimed(spec, disk, names)?;
-                }
-                Ok(apply_common_options(disk, &spec.common))
+            Disk::Remote(remote) => self.named(spec, self.open_remote(remote)?),
+            Disk::Multipath {
+                paths,
+                policy,
+                failover,
+            } => {
+                let words = (policy.as_deref(), failover.as_deref());
+                self.named(spec, self.open_paths(spec, paths, words)?)
             }
             Disk::Raid0 {
                 chunk_bytes,
@@ -219,19 +214,19 @@ impl Opener {
         seeds.into_iter().find(is_free).unwrap_or(one)
     }
 
-    /// A disk on another machine, over one path or several.
-    fn open_far(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
-        match &spec.disk {
-            Disk::Multipath {
-                paths,
-                policy,
-                failover,
-            } => self.open_paths(spec, paths, (policy.as_deref(), failover.as_deref())),
-            Disk::Remote(remote) => Ok(self.open_remote(remote)?),
-            _ => Err(Failure::usage(format!(
-                "{spec}: not a disk on another machine"
-            ))),
+    /// A disk on another machine with the options of its text.
+    fn named(&self, spec: &Spec, disk: Arc<dyn Device>) -> Result<Arc<dyn Device>, Failure> {
+        let names = opened::names(disk.identity());
+        let mut disk = self.claimed(spec, disk, names)?;
+        // An unnamed remote disk keeps its remote identity, because hosts may reach it both
+        // ways.
+        if let Some(name) = &spec.common.name {
+            let identity = Identity::derive(name, &self.seed(spec), "Fabrix remote disk");
+            disk = Named::new(disk, identity);
+            let names = opened::names(disk.identity());
+            disk = self.claimed(spec, disk, names)?;
         }
+        Ok(apply_common_options(disk, &spec.common))
     }
 
     fn open_paths(

@@ -185,8 +185,8 @@ impl<L: NvmeLink> Session<L> {
         true
     }
 
-    /// Whether the controller has not executed a command, and another path's may. The first attempt
-    /// is only repeated as a whole, so a part of the request may have been executed before.
+    /// Whether the pool has to send a request on another path: the controller has not executed its
+    /// command. Earlier commands of the request may have been executed: the pool repeats them too.
     fn is_refused_here(&self, entry: &CompletionEntry) -> bool {
         self.reconnection.path.is_some() && entry.status().is_path_related()
     }

@@ -5,7 +5,8 @@
 //! ```
 //! Each line of standard input is a connection: its private data, then its messages, as hexadecimal
 //! digits between blanks; `-` stands for no bytes. A message is sent when there was an answer to
-//! the one before. Standard output has a line for each connection: `refused PRIVATE-DATA`, or
+//! the one before. A connection whose line begins with `+` stays open until the program ends, which
+//! is when standard input ends. Standard output has a line for each connection: `refused PRIVATE-DATA`, or
 //! `ended ANSWER...` if the server ended the connection, or `answered ANSWER...`. A server that is
 //! silent for 10 seconds is an error.
 
@@ -35,7 +36,6 @@ struct Talk {
 enum State {
     Connecting(Connecting),
     Connected(Member),
-    Over,
 }
 
 fn main() -> ExitCode {
@@ -56,15 +56,24 @@ fn run() -> Result<(), String> {
         ..ShardConfig::default()
     };
     let mut shard = Shard::new(config).map_err(|error| error.to_string())?;
+    let mut open = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| error.to_string())?;
-        println!("{}", say(&mut shard, address, &line)?);
+        let talk = match line.strip_prefix('+') {
+            None => say(&mut shard, address, &line)?,
+            Some(line) => {
+                let talk = say(&mut shard, address, line)?;
+                open.push(Rc::clone(&talk));
+                talk
+            }
+        };
+        println!("{}", talk.borrow_mut().told()?);
     }
     Ok(())
 }
 
-/// Runs the connection of a line.
-fn say(shard: &mut Shard, address: SocketAddr, line: &str) -> Result<String, String> {
+/// Runs the connection of a line until it has an outcome.
+fn say(shard: &mut Shard, address: SocketAddr, line: &str) -> Result<Rc<RefCell<Talk>>, String> {
     let words: Result<Vec<_>, _> = line.split_whitespace().rev().map(bytes).collect();
     let mut words = words?;
     let private_data = words.pop().unwrap_or_default();
@@ -84,11 +93,8 @@ fn say(shard: &mut Shard, address: SocketAddr, line: &str) -> Result<String, Str
     shard.install(task, talk.clone());
     talk.borrow().wait(shard);
     shard.run();
-    let mut talk = talk.borrow_mut();
-    talk.state = State::Over;
     shard.remove(task);
-    let outcome = talk.outcome.take().unwrap_or(Ok("stopped"))?;
-    Ok(format!("{outcome}{}", talk.heard))
+    Ok(talk)
 }
 
 impl Task for Talk {
@@ -111,6 +117,12 @@ impl Task for Talk {
 }
 
 impl Talk {
+    /// What is told of the connection.
+    fn told(&mut self) -> Result<String, String> {
+        let outcome = self.outcome.take().unwrap_or(Ok("stopped"))?;
+        Ok(format!("{outcome}{}", self.heard))
+    }
+
     /// The server has this time for the next answer.
     fn wait(&self, shard: &mut Shard) {
         let task = self.task;

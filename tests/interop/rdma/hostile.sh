@@ -85,6 +85,40 @@ for length in 00040000 ffffffff; do
     done
 done >/tmp/lines
 said 4420
+# A queue number twice. The first I/O queue stays, and its number is refused as often as it is asked for (dword 0: byte 42
+# of the command). Another number is accepted.
+answers() {
+    [ "$(wc -l </tmp/answers)" -ge $1 ]
+}
+# tell LINE: the next line, whose answer is in $answer.
+told=0
+tell() {
+    echo "$@" >&3
+    told=$((told + 1))
+    wait_for 15 answers $told
+    answer=$(sed -n ${told}p /tmp/answers)
+}
+mkfifo /tmp/lines
+rdma-say $RDMA:4420 </tmp/lines >/tmp/answers &
+say=$!
+exec 3>/tmp/lines
+# Property Set: Controller Configuration. Set Features: Number of Queues.
+enable=7f40020000$(zeros 35)00000000140000000100460000000000$(zeros 8)
+queues=09400300$(zeros 35)400700000003000300$(zeros 16)
+tell +$admin $right $enable $queues
+controller=$(echo $answer | cut -c 10-13)
+io_queue() {
+    printf '%s' 7f40010001$(zeros 19)0000000000000000000400000000000100000${1}001f000000$(zeros 16)
+    printf '%s' $(zeros 16)$controller$(zeros 238)${data#$(zeros 16)ffff$(zeros 238)}
+}
+for queue in 1 1 2 1 2 3; do
+    tell +00000${queue}0020001f00$controller$(zeros 22) $(io_queue $queue)
+    echo "queue $queue: $answer" >>/tmp/queues
+done
+exec 3>&-
+wait $say || fail "$(cat /tmp/answers)"
+rm /tmp/lines
+fail "TRY $controller $(cat /tmp/answers /tmp/queues)"
 # Noise, alone and behind a Connect.
 for round in $(seq 60); do
     noise=$(head -c 64 /dev/urandom | od -An -v -tx1 | tr -d ' \n')

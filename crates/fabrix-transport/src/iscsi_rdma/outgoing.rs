@@ -126,7 +126,7 @@ impl<P: Pair> Wire<P> {
                 invalidate,
             });
         }
-        let written = data.map_or(Ok(()), |(memory, part)| pair.write(memory, &[part], ANSWER));
+        let written = data.map_or(Ok(()), |(memory, part)| pair.write(memory, &[part]));
         // Without its data the initiator must not have the answer.
         let sent = written.and_then(|()| pair.send(&message, invalidate, ANSWER));
         if let Err(unsent) = sent {

@@ -22,9 +22,9 @@ use fabrix_proto::nvme::rdma::target::{Answered, Arrived, Fetched, Target};
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
 use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Completion, Lent, Shard};
-use sys_rdma::{Done, Memory};
+use sys_rdma::{Done, Memory, Part};
 
-use self::work::Work;
+use self::work::{PARTS_MOST, Work};
 use crate::connection::Connection;
 use crate::rdma::{Begin, Pair, RDMA_READY, Waiting};
 use crate::slot::{Incoming, Outgoing, Payload};
@@ -39,6 +39,8 @@ pub struct RdmaQueue<P> {
     /// The slot of the command that was the last event.
     current: Option<Slot>,
     waiting: Waiting<Work>,
+    /// Parts of the transfer that begins: one allocation for all.
+    parts: Vec<Part>,
     /// Slots whose data could not be read. Their commands are told so with the next event.
     unfetched: VecDeque<Slot>,
     /// The host is known: all receives get memory with the next flush.
@@ -66,6 +68,7 @@ impl<P: Pair> RdmaQueue<P> {
             slots: (0..slots).map(|_| SlotState::default()).collect(),
             current: None,
             waiting: Waiting::new(slots),
+            parts: Vec::with_capacity(PARTS_MOST),
             unfetched: VecDeque::with_capacity(slots.into()),
             is_known: false,
             discard: false,

@@ -2,10 +2,12 @@
 //!
 //! Each slot waits for room at most once, so the slots bound what waits.
 
+use std::mem;
+
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::rdma::capsule::{DESCRIPTORS_MOST, descriptors};
 use fabrix_proto::nvme::rdma::target::Answer;
-use fabrix_proto::nvme::spec::{CompletionEntry, KeyedSglDescriptor, Status};
+use fabrix_proto::nvme::spec::{CompletionEntry, Status};
 use fabrix_rt::Buf;
 use sys_rdma::{Memory, Part, Remote, Unsent, Why};
 use zerocopy::IntoBytes;
@@ -17,7 +19,7 @@ use crate::slot::Outgoing;
 /// Requests of one command at the most: its data in pieces, and the response.
 pub(super) const REQUESTS_OF_A_COMMAND: u32 = DESCRIPTORS_MOST as u32 + 1;
 /// Parts of a command's data.
-const PARTS_MOST: usize = DESCRIPTORS_MOST as usize;
+pub(super) const PARTS_MOST: usize = DESCRIPTORS_MOST as usize;
 
 /// What is to be done for a slot.
 pub(crate) enum Work {
@@ -76,12 +78,11 @@ impl<P: Pair> Begin for RdmaQueue<P> {
 
 impl<P: Pair> RdmaQueue<P> {
     fn try_fetch(&mut self, slot: Slot, buf: Buf) -> Option<Work> {
-        let mut parts = [NO_PART; PARTS_MOST];
         let bytes = u32::try_from(buf.len()).unwrap_or(u32::MAX);
-        let count = split(descriptors(self.capsule(slot)), 0, bytes, &mut parts);
+        self.split(slot, 0, bytes);
         let pair = self.pair.as_mut()?;
         let token = FETCH + u64::from(slot.0);
-        match pair.read(buf, &parts[..count], token) {
+        match pair.read(buf, &self.parts, token) {
             Err(Unsent {
                 why: Why::Full,
                 memory: Some(Memory::Buf(buf)),
@@ -103,20 +104,17 @@ impl<P: Pair> RdmaQueue<P> {
         mut answer: Answer,
         data: Option<(Memory, usize)>,
     ) -> Option<Work> {
-        let mut parts = [NO_PART; PARTS_MOST];
-        let start = data.as_ref().map_or(0, |(_, start)| *start);
-        let listed = descriptors(self.capsule(slot));
-        let count = match data {
-            Some(_) => split(listed, start, answer.data_bytes, &mut parts),
-            None => 0,
-        };
+        match &data {
+            Some((_, start)) => self.split(slot, *start, answer.data_bytes),
+            None => self.parts.clear(),
+        }
         let pair = self.pair.as_mut()?;
-        if pair.room() < count + 1 {
+        if pair.room() < self.parts.len() + 1 {
             return Some(Work::Answer { slot, answer, data });
         }
         if let Some((memory, _)) = data
-            && count > 0
-            && let Err(unsent) = pair.write(memory, &parts[..count], ANSWER)
+            && !self.parts.is_empty()
+            && let Err(unsent) = pair.write(memory, &self.parts)
             && unsent.why != Why::Closed
         {
             // Nothing was written, so the host must not believe that it has its data.
@@ -130,6 +128,30 @@ impl<P: Pair> RdmaQueue<P> {
         None
     }
 
+    /// Sets the parts of a transfer of `bytes` bytes of memory from `start`, along the descriptors
+    /// of a command.
+    fn split(&mut self, slot: Slot, mut start: usize, mut bytes: u32) {
+        let mut parts = mem::take(&mut self.parts);
+        parts.clear();
+        for descriptor in descriptors(self.capsule(slot)).iter().take(PARTS_MOST) {
+            let length = descriptor.length_bytes().min(bytes);
+            if length == 0 {
+                continue;
+            }
+            let remote = Remote {
+                address: descriptor.address.get(),
+                key: descriptor.key.get(),
+            };
+            parts.push(Part {
+                start,
+                bytes: length,
+                remote,
+            });
+            (start, bytes) = (start + length as usize, bytes - length);
+        }
+        self.parts = parts;
+    }
+
     /// Hands the receive of a slot to the device again.
     fn take_next(&mut self, slot: Slot) {
         if self.current == Some(slot) {
@@ -141,38 +163,6 @@ impl<P: Pair> RdmaQueue<P> {
     }
 }
 
-/// Parts of a transfer of `bytes` bytes of memory from `start`, along the descriptors. Returns the
-/// number of parts.
-fn split(
-    listed: &[KeyedSglDescriptor],
-    mut start: usize,
-    mut bytes: u32,
-    parts: &mut [Part; PARTS_MOST],
-) -> usize {
-    let mut count = 0;
-    for descriptor in listed.iter().take(PARTS_MOST) {
-        let length = descriptor.length_bytes().min(bytes);
-        if length == 0 {
-            continue;
-        }
-        parts[count] = Part {
-            start,
-            bytes: length,
-            remote: Remote {
-                address: descriptor.address.get(),
-                key: descriptor.key.get(),
-            },
-        };
-        (start, bytes, count) = (start + length as usize, bytes - length, count + 1);
-    }
-    count
-}
-
-const NO_PART: Part = Part {
-    start: 0,
-    bytes: 0,
-    remote: Remote { address: 0, key: 0 },
-};
 /// Token of everything of an answer. Nothing follows its end but the room that it leaves.
 const ANSWER: u64 = 0;
 /// Token of the RDMA READ of slot 0. Those of other slots follow.

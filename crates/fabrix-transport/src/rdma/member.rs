@@ -135,8 +135,8 @@ impl Pair for Member {
         }
     }
 
-    fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent> {
-        with_pair!(mut self, pair => pair.write(memory, parts, token))
+    fn write(&mut self, memory: Memory, parts: &[Part]) -> Result<(), Unsent> {
+        with_pair!(mut self, pair => pair.write(memory, parts))
     }
 
     fn read(&mut self, buf: Buf, parts: &[Part], token: u64) -> Result<(), Unsent> {

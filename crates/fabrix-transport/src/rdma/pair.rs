@@ -31,11 +31,12 @@ pub trait Pair {
     /// The reason.
     fn send(&mut self, message: &[u8], invalidate: Option<u32>, token: u64) -> Result<(), Unsent>;
 
-    /// Prepares RDMA WRITEs of all parts.
+    /// Prepares RDMA WRITEs of all parts. Their end is not told: the end of a message behind them
+    /// tells it.
     ///
     /// # Errors
     /// The reason, and the memory back.
-    fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent>;
+    fn write(&mut self, memory: Memory, parts: &[Part]) -> Result<(), Unsent>;
 
     /// Prepares RDMA READs of all parts.
     ///

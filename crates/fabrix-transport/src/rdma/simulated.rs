@@ -133,8 +133,8 @@ impl SimulatedPair {
         self.end.with(|end| end.requests.len())
     }
 
-    /// Prepares a request of so many entries.
-    fn prepare(&self, entries: usize, work: Work, token: u64) -> Result<(), Unsent> {
+    /// Prepares a request of so many entries. Without a token its end is not told.
+    fn prepare(&self, entries: usize, work: Work, token: Option<u64>) -> Result<(), Unsent> {
         let request = Request::new(work, entries, token);
         self.end.with(|end| {
             let reads: usize = end.all().map(Request::reads).sum();
@@ -185,16 +185,16 @@ impl Pair for SimulatedPair {
     }
 
     fn send(&mut self, message: &[u8], invalidate: Option<u32>, token: u64) -> Result<(), Unsent> {
-        self.prepare(1, Work::Send(message.to_vec(), invalidate, None), token)
+        self.prepare(1, Work::Send(message.to_vec(), invalidate, None), Some(token))
     }
 
-    fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent> {
-        self.prepare(parts.len(), Work::Write(memory, parts.to_vec()), token)
+    fn write(&mut self, memory: Memory, parts: &[Part]) -> Result<(), Unsent> {
+        self.prepare(parts.len(), Work::Write(memory, parts.to_vec()), None)
     }
 
     fn read(&mut self, buf: Buf, parts: &[Part], token: u64) -> Result<(), Unsent> {
         assert!(buf.is_unique(), "a buffer to be filled is shared");
-        self.prepare(parts.len(), Work::Read(buf, parts.to_vec()), token)
+        self.prepare(parts.len(), Work::Read(buf, parts.to_vec()), Some(token))
     }
 
     fn room(&self) -> usize {

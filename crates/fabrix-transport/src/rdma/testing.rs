@@ -30,8 +30,12 @@ pub(crate) fn put(peer: &mut SimulatedPair, shard: &mut Shard, bytes: &[u8], to:
     let mut buf = shard.take_buf(bytes.len()).expect("room");
     buf.bytes_mut().copy_from_slice(bytes);
     let part = part(bytes.len(), to);
-    let begun = peer.write(Memory::Buf(buf), &[part], MOVE);
-    begun.is_ok() && moved(peer).is_some()
+    if peer.write(Memory::Buf(buf), &[part]).is_err() {
+        return false;
+    }
+    carry_out(peer);
+    let mut news = std::iter::from_fn(|| peer.next_done());
+    !news.any(|done| matches!(done, Done::Failed(_)))
 }
 
 /// A peer reads memory of the other end. None: it may not.
@@ -50,10 +54,14 @@ pub(crate) fn get(
     }
 }
 
-/// Memory of the RDMA READ or WRITE in progress, if it ends well.
-fn moved(peer: &mut SimulatedPair) -> Option<Memory> {
+fn carry_out(peer: &mut SimulatedPair) {
     peer.flush().expect("in memory");
     while peer.step() {}
+}
+
+/// Memory of the RDMA READ in progress, if it ends well.
+fn moved(peer: &mut SimulatedPair) -> Option<Memory> {
+    carry_out(peer);
     while let Some(done) = peer.next_done() {
         if let Done::Ended {
             is_ok,

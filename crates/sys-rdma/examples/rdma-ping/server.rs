@@ -34,7 +34,7 @@ impl Server {
                 said(queue.read(buf, &[part], READ))
             }
             Some(buf) if buf.len() == bytes as usize => {
-                said(queue.write(Memory::Buf(buf), &[part], WRITE))?;
+                said(queue.write(Memory::Buf(buf), &[part]))?;
                 said(queue.send(&GO, None, None, GONE))
             }
             Some(_) => Err("the peer has other room than it had bytes".to_owned()),
@@ -68,6 +68,5 @@ pub(crate) fn said(begun: Result<(), Unsent>) -> Result<(), String> {
 /// `rping` looks at the length of the answer only.
 const GO: [u8; PLACE_BYTES] = [0; PLACE_BYTES];
 const READ: u64 = 1;
-const WRITE: u64 = 2;
 const GONE: u64 = 3;
 const ECHO: u64 = 4;

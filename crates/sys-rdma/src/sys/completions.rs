@@ -4,7 +4,7 @@
 //! an entry for each of its work requests, and is refused when there are not enough.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -33,10 +33,11 @@ pub struct CompletionQueue {
 
 #[derive(Default)]
 struct Inner {
-    /// By number.
-    queues: BTreeMap<u32, Rc<Arrivals>>,
+    /// By number. None: the number is free.
+    queues: Vec<Option<Rc<Arrivals>>>,
     ready: VecDeque<Rc<Arrivals>>,
-    next_number: u32,
+    /// Where the device writes completions.
+    taken: [Wc; AT_ONCE as usize],
 }
 
 /// Completions of one queue pair that it has not taken yet.
@@ -127,17 +128,13 @@ impl CompletionQueue {
             return Err(io::Error::new(io::ErrorKind::StorageFull, sentence));
         }
         let mut inner = self.inner.borrow_mut();
-        while inner.queues.contains_key(&inner.next_number) {
-            inner.next_number = (inner.next_number + 1) % NUMBERS;
-        }
-        let number = inner.next_number;
-        inner.next_number = (number + 1) % NUMBERS;
+        let number = inner.free_number();
         let arrivals = Rc::new(Arrivals {
             key,
             list: RefCell::new(VecDeque::with_capacity(requests as usize)),
             is_ready: Cell::new(false),
         });
-        inner.queues.insert(number, Rc::clone(&arrivals));
+        inner.queues[number as usize] = Some(Rc::clone(&arrivals));
         let queues = inner.queues.len();
         inner.ready.reserve(queues);
         self.reserved.set(self.reserved.get() + requests);
@@ -149,7 +146,7 @@ impl CompletionQueue {
     pub(super) fn remove(&self, number: u32, requests: u32) {
         self.collect();
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(gone) = inner.queues.remove(&number) {
+        if let Some(gone) = inner.queues[number as usize].take() {
             inner.ready.retain(|arrivals| !Rc::ptr_eq(arrivals, &gone));
         }
         self.reserved.set(self.reserved.get() - requests);
@@ -161,32 +158,20 @@ impl CompletionQueue {
         // SAFETY: the context is open.
         // WHY UNSAFE: a raw pointer.
         let poll = unsafe { (*context).ops.poll_cq };
-        let mut list = [Wc::default(); AT_ONCE as usize];
+        let inner = &mut *self.inner.borrow_mut();
         loop {
             // SAFETY: the queue exists, and the library writes at most so many completions.
             // WHY UNSAFE: a foreign function.
-            let count = unsafe { poll(self.raw(), AT_ONCE, list.as_mut_ptr()) };
+            let count = unsafe { poll(self.raw(), AT_ONCE, inner.taken.as_mut_ptr()) };
             let Ok(count) = usize::try_from(count) else {
                 return self.failed.set(Some(libc::EIO));
             };
-            for wc in &list[..count] {
-                self.deliver(wc);
+            for index in 0..count {
+                inner.deliver(index);
             }
-            if count < list.len() {
+            if count < inner.taken.len() {
                 return;
             }
-        }
-    }
-
-    fn deliver(&self, wc: &Wc) {
-        let mut inner = self.inner.borrow_mut();
-        // A queue pair that is gone has no interest in its completions.
-        let Some(arrivals) = inner.queues.get(&number_of(wc.wr_id)).map(Rc::clone) else {
-            return;
-        };
-        arrivals.list.borrow_mut().push_back(*wc);
-        if !arrivals.is_ready.replace(true) {
-            inner.ready.push_back(arrivals);
         }
     }
 
@@ -204,6 +189,31 @@ impl CompletionQueue {
             // SAFETY: the notice was just taken, and is acknowledged once.
             // WHY UNSAFE: a foreign function.
             unsafe { (verbs.ibv_ack_cq_events)(queue, 1) }
+        }
+    }
+}
+
+impl Inner {
+    /// The lowest number that no queue pair has.
+    fn free_number(&mut self) -> u32 {
+        let free = self.queues.iter().position(Option::is_none);
+        let number = free.unwrap_or_else(|| {
+            self.queues.push(None);
+            self.queues.len() - 1
+        });
+        u32::try_from(number).expect("each queue pair has reserved entries, whose count is a u32")
+    }
+
+    /// Hands a completion that was taken to its queue pair.
+    fn deliver(&mut self, index: usize) {
+        let wc = self.taken[index];
+        // A queue pair that is gone has no interest in its completions.
+        let Some(Some(arrivals)) = self.queues.get(number_of(wc.wr_id)) else {
+            return;
+        };
+        arrivals.list.borrow_mut().push_back(wc);
+        if !arrivals.is_ready.replace(true) {
+            self.ready.push_back(Rc::clone(arrivals));
         }
     }
 }
@@ -286,8 +296,8 @@ impl Arrivals {
 }
 
 /// The queue pair of a work request.
-fn number_of(wr_id: u64) -> u32 {
-    u32::try_from(wr_id >> 33).expect("31 bits are left")
+fn number_of(wr_id: u64) -> usize {
+    usize::try_from(wr_id >> 33).expect("31 bits are left")
 }
 
 /// The id of a work request: number of the queue pair (31 bits), direction (1 bit), and slot or
@@ -311,5 +321,3 @@ impl fmt::Debug for CompletionQueue {
 
 /// Completions that one call takes.
 const AT_ONCE: libc::c_int = 16;
-/// Queue pairs that a completion queue can tell apart.
-const NUMBERS: u32 = 1 << 31;

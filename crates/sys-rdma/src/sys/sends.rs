@@ -26,7 +26,8 @@ pub(super) struct Request {
 /// What is remembered of a request until it has ended.
 #[derive(Default)]
 pub(super) struct Entry {
-    /// Token of the work that ends with this request. None: more requests of the work follow.
+    /// Token of the work that ends with this request. None: more requests of the work follow, or
+    /// nobody asks for its end.
     pub(super) token: Option<u64>,
     pub(super) memory: Option<Memory>,
     pub(super) is_read: bool,
@@ -173,7 +174,7 @@ impl SendRing {
         memory: Memory,
         key: u32,
         parts: &[Part],
-        token: u64,
+        token: Option<u64>,
     ) {
         let range = |memory: &Memory, part: &Part| memory.range(key, part.start, part.bytes);
         for part in parts {
@@ -192,7 +193,7 @@ impl SendRing {
             self.prepare(&[], request);
         }
         let data = range(&memory, last);
-        let request = Request::of_part(opcode, data, last, entry(Some(token), Some(memory)));
+        let request = Request::of_part(opcode, data, last, entry(token, Some(memory)));
         self.prepare(&[], request);
     }
 

@@ -57,7 +57,8 @@ pub(super) struct Request {
     pub(super) work: Work,
     /// Entries of the send queue.
     entries: usize,
-    pub(super) token: u64,
+    /// None: the end is not told.
+    pub(super) token: Option<u64>,
     /// Bytes that an RDMA READ has found, by part.
     found: Vec<Vec<u8>>,
 }
@@ -72,7 +73,7 @@ pub(super) enum Work {
 }
 
 impl Request {
-    pub(super) fn new(work: Work, entries: usize, token: u64) -> Self {
+    pub(super) fn new(work: Work, entries: usize, token: Option<u64>) -> Self {
         Self {
             work,
             entries,
@@ -125,7 +126,9 @@ impl End {
         self.executed = 0;
         let requests = self.requests.drain(..).chain(self.prepared.drain(..));
         for request in requests {
-            let token = request.token;
+            let Some(token) = request.token else {
+                continue;
+            };
             let ended = Done::Ended {
                 token,
                 is_ok: false,
@@ -233,9 +236,10 @@ impl SimulatedEnd {
                     buf.bytes_mut()[part.start..][..bytes.len()].copy_from_slice(bytes);
                 }
             }
-            let token = request.token;
+            let Some(token) = request.token else {
+                return;
+            };
             let closes = match request.work {
-                Work::Open(_) => return,
                 Work::Close(number) => Some(number),
                 _ => None,
             };

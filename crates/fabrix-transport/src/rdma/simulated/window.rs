@@ -112,11 +112,11 @@ impl End {
 
 impl HostPair for SimulatedPair {
     fn send_with(&mut self, message: &[u8], data: Data, token: u64) -> Result<(), Unsent> {
-        self.prepare(1, Work::Send(message.to_vec(), None, Some(data)), token)
+        self.prepare(1, Work::Send(message.to_vec(), None, Some(data)), Some(token))
     }
 
     fn open_window(&mut self, window: u32, data: Data, access: Access) -> Result<Remote, Unsent> {
-        if let Err(unsent) = self.prepare(1, Work::Open(window), 0) {
+        if let Err(unsent) = self.prepare(1, Work::Open(window), None) {
             let memory = Some(data.memory);
             return Err(Unsent { memory, ..unsent });
         }
@@ -144,7 +144,7 @@ impl HostPair for SimulatedPair {
         if is_invalid {
             return Ok(self.end.with(|end| end.remove_window(window)));
         }
-        let prepared = self.prepare(1, Work::Close(window), token);
+        let prepared = self.prepare(1, Work::Close(window), Some(token));
         prepared.map(|()| None).map_err(|unsent| unsent.why)
     }
 

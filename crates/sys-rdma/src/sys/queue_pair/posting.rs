@@ -67,12 +67,13 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Prepares RDMA WRITEs of all parts. They go with the next [`QueuePair::flush`]. Panics
-    /// without parts and for a part outside the memory.
+    /// Prepares RDMA WRITEs of all parts. They go with the next [`QueuePair::flush`]. Their end is
+    /// not told: the end of a message behind them tells it. Panics without parts and for a part
+    /// outside the memory.
     ///
     /// Errors: the reason, and the memory back.
-    pub fn write(&mut self, memory: Memory, parts: &[Part], token: u64) -> Result<(), Unsent> {
-        self.transfer(layout::WR_RDMA_WRITE, memory, parts, token)
+    pub fn write(&mut self, memory: Memory, parts: &[Part]) -> Result<(), Unsent> {
+        self.transfer(layout::WR_RDMA_WRITE, memory, parts, None)
     }
 
     /// Prepares RDMA READs of all parts. They go with the next [`QueuePair::flush`]. Panics without
@@ -90,7 +91,7 @@ impl QueuePair {
                 memory: Some(Memory::Buf(buf)),
             });
         }
-        self.transfer(layout::WR_RDMA_READ, Memory::Buf(buf), parts, token)
+        self.transfer(layout::WR_RDMA_READ, Memory::Buf(buf), parts, Some(token))
     }
 
     fn transfer(
@@ -98,7 +99,7 @@ impl QueuePair {
         opcode: libc::c_int,
         memory: Memory,
         parts: &[Part],
-        token: u64,
+        token: Option<u64>,
     ) -> Result<(), Unsent> {
         let key = match self.admit(parts.len(), Some(&memory)) {
             Ok(key) => key,

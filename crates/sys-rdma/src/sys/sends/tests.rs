@@ -161,7 +161,7 @@ fn a_read_of_several_parts_is_one_work_that_ends_with_its_last_part() {
     let (mut shard, mut ring) = ring();
     let buf = Memory::Buf(shard.take_buf(8192).expect("room"));
     let parts = [part(0, 4096), part(4096, 4096)];
-    ring.prepare_parts(layout::WR_RDMA_READ, buf, 7, &parts, 5);
+    ring.prepare_parts(layout::WR_RDMA_READ, buf, 7, &parts, Some(5));
     message(&mut shard, &mut ring, 6);
     let flags: Vec<u32> = follow(&mut ring).iter().map(|(_, flags)| *flags).collect();
     assert_eq!(flags[..2], [0, layout::SEND_SIGNALED]);
@@ -178,7 +178,7 @@ fn a_work_with_a_part_outside_its_memory_prepares_nothing() {
     let before = shard.buffer_bytes_in_use();
     let buf = Memory::Buf(shard.take_buf(8192).expect("room"));
     let parts = [part(0, 4096), part(8191, 2)];
-    let begin = || ring.prepare_parts(layout::WR_RDMA_READ, buf, 7, &parts, 5);
+    let begin = || ring.prepare_parts(layout::WR_RDMA_READ, buf, 7, &parts, Some(5));
     panic::catch_unwind(AssertUnwindSafe(begin)).expect_err("a part is outside");
     assert_eq!(shard.buffer_bytes_in_use(), before, "the buffer is gone");
     assert!(ring.is_empty() && ring.chain().is_none());

@@ -107,7 +107,7 @@ impl<E: Endpoint> Iser<E> {
         additional: &[u8],
         out: M,
     ) -> Result<Received<E::Event>, Violation> {
-        check_tags(message).map_err(|fault| fault.violation(&message.bhs))?;
+        check(message).map_err(|fault| fault.violation(&message.bhs))?;
         self.tags.of_message = message.tags;
         let (endpoint, mut framing) = self.speak(out);
         endpoint.pdu(&message.bhs, additional, &mut framing)
@@ -147,13 +147,23 @@ impl<E: Endpoint> Iser<E> {
     }
 }
 
+/// Checks what is other than over TCP. A Data-Out could only bring data that an RDMA READ brings,
+/// too: both would count, and the command would end before the READ.
+fn check(message: &Message) -> Result<(), Fault> {
+    match Opcode::of(message.bhs[0]) {
+        Opcode::SCSI_COMMAND => check_tags(message),
+        kind @ Opcode::DATA_OUT => {
+            let sentence = "Data-Out over RDMA, where the target reads the data itself";
+            Err(Fault::new(Breach::Sequence, 0, kind.0.into(), sentence))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks that a command has the tags that its data needs. A command in both directions is refused
 /// by the endpoint, and moves nothing.
 fn check_tags(message: &Message) -> Result<(), Fault> {
     let command = ScsiCommand::read_from_bytes(&message.bhs).expect("every header has 48 bytes");
-    if Opcode::of(command.opcode) != Opcode::SCSI_COMMAND {
-        return Ok(());
-    }
     let expected = command.expected_bytes.get();
     let field = |sentence| Err(Fault::new(Breach::HeaderField, 0, expected, sentence));
     match command.flags & (COMMAND_READ | COMMAND_WRITE) {

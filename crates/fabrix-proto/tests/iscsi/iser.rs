@@ -10,8 +10,8 @@ use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer}
 use fabrix_proto::{Claim, Slot, Violation};
 
 use crate::wire::{
-    FIRST, INITIATOR, Pdu, READ, START, TARGET, TO_FULL, WRITE, command_pdu, grant, limits,
-    logged_in, login_pdu, tsih,
+    FIRST, INITIATOR, Pdu, READ, START, TARGET, TO_FULL, WRITE, command_pdu, data_out, grant,
+    limits, logged_in, login_pdu, tsih,
 };
 
 /// What ib_iser sends at a login.
@@ -312,6 +312,19 @@ fn a_command_without_the_tag_that_it_needs_ends_the_connection() {
     let mut connection = Connection::logged_in(true);
     let (_, transfer) = connection.command(NO_TAGS, &command_pdu(READ, 5, FIRST, 0));
     assert_eq!(transfer, Transfer::None);
+}
+
+#[test]
+fn a_data_out_ends_the_connection_before_any_of_its_data_counts() {
+    let mut connection = Connection::logged_in(true);
+    let (slot, _) = connection.command(WRITE_TAG, &command_pdu(WRITE, 5, FIRST, 512));
+    connection.fetch(slot);
+    let ttt = u32::from(slot.0) << 16 | 1;
+    for ttt in [ttt, u32::MAX] {
+        let pdu = data_out(0x80, 5, ttt, (0, 0), &[1; 512]);
+        let violation = connection.receive(NO_TAGS, &pdu).expect_err("no Data-Out");
+        assert!(violation.sentence().contains("Data-Out"), "{violation}");
+    }
 }
 
 #[test]

@@ -439,6 +439,25 @@ fn a_wrong_message_gets_the_standards_answer_and_nothing_follows() {
 }
 
 #[test]
+fn data_that_an_initiator_sends_while_the_target_reads_it_ends_the_connection() {
+    let mut stage = Stage::logged_in(20, 4);
+    stage.initiator.expose(3, vec![0x77; 512]);
+    let (claim, _) = stage.command(WRITE, 512, (Some((3, 0)), None), &[]);
+    stage.fetch(&claim, 512);
+    stage.queue.flush(&mut stage.shard).expect("in memory");
+    // The first target transfer tag of a slot is easy to guess.
+    let ttt = u32::from(claim.slot().0) << 16 | 1;
+    let mut data_out = pdu(0x05, 0x80, &[0x11; 512]);
+    data_out[16..20].copy_from_slice(&(stage.cmd_sn - 1).to_be_bytes());
+    data_out[20..24].copy_from_slice(&ttt.to_be_bytes());
+    stage.send(&message(None, None, &data_out));
+    assert!(matches!(stage.queue.next(), Err(Ended::Violation(_))));
+    stage.queue.close();
+    let _late = stage.answer(claim, 512);
+    assert_eq!(stage.shard.buffer_bytes_in_use(), 0);
+}
+
+#[test]
 fn a_connection_ends_at_both_ends_after_the_last_message() {
     let mut stage = Stage::logged_in(20, 4);
     stage.queue.finish();

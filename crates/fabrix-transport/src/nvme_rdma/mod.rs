@@ -16,7 +16,7 @@ mod work;
 use std::collections::VecDeque;
 use std::io;
 
-use fabrix_proto::nvme::queue::{ControllerEvent, ControllerQueue};
+use fabrix_proto::nvme::queue::{ControllerEvent, ControllerQueue, Transfer};
 use fabrix_proto::nvme::rdma::capsule::ENTRY_BYTES;
 use fabrix_proto::nvme::rdma::target::{Answered, Arrived, Fetched, Target};
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
@@ -52,7 +52,7 @@ pub struct RdmaQueue<P> {
 /// What a slot has.
 #[derive(Default)]
 struct SlotState {
-    /// Bytes of the capsule in the slot's receive.
+    /// Bytes of the capsule in the slot's receive, without what follows the data in it.
     capsule_bytes: usize,
     payload: Payload,
 }
@@ -105,6 +105,14 @@ impl<P: Pair> RdmaQueue<P> {
         let arrived = self.machine.capsule(slot, capsule);
         match arrived.map_err(|violation| Ended::Violation(Box::new(violation)))? {
             Arrived::Command(event) => {
+                if let ControllerEvent::Command {
+                    transfer: Transfer::Inline { bytes },
+                    ..
+                } = event
+                {
+                    let end = ENTRY_BYTES + bytes;
+                    self.slots[usize::from(number)].capsule_bytes = end as usize;
+                }
                 self.current = Some(slot);
                 Ok(Some(event))
             }

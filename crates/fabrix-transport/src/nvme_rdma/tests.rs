@@ -1,6 +1,5 @@
 //! A queue of the controller over queue pairs in memory. The test is the host.
 
-use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::Status;
 use zerocopy::FromBytes;
 
@@ -182,6 +181,22 @@ fn a_write_is_read_from_the_host_or_from_its_capsule() {
     stage.answer(claim, Status::SUCCESS);
     stage.settle();
     assert_eq!(stage.responses()[0].0.command_id.get(), 2);
+}
+
+#[test]
+fn bytes_behind_the_data_in_a_capsule_are_no_data() {
+    let mut stage = Stage::new(20, 4);
+    let mut inline = capsule(WRITE, 2, (0, 0, 0), 0x01);
+    inline[32..36].copy_from_slice(&512_u32.to_le_bytes());
+    inline.extend_from_slice(&[0x3C; 512]);
+    inline.resize(4160, 0);
+    stage.send(&inline);
+    let (claim, transfer) = stage.command();
+    assert_eq!(transfer, Transfer::Inline { bytes: 512 });
+    assert_eq!(stage.queue.in_place().len(), 512);
+    stage.answer(claim, Status::SUCCESS);
+    stage.settle();
+    assert_eq!(stage.responses().len(), 1);
 }
 
 #[test]

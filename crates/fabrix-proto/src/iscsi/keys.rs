@@ -75,16 +75,10 @@ impl Negotiation {
         }
     }
 
-    /// Negotiation of a running session, for later declarations.
+    /// Negotiation of a running session, for later declarations. `wishes` are those of its login.
     #[must_use]
-    pub fn resumed(agreed: Parameters) -> Self {
-        Self {
-            wishes: Wishes {
-                rdma_extensions: agreed.rdma_extensions,
-                ..Wishes::default()
-            },
-            agreed,
-        }
+    pub const fn resumed(wishes: Wishes, agreed: Parameters) -> Self {
+        Self { wishes, agreed }
     }
 
     /// Parameters agreed so far. FirstBurstLength is limited to MaxBurstLength, which has no other

@@ -220,6 +220,30 @@ fn a_discovery_session_needs_no_rdma_extensions() {
 }
 
 #[test]
+fn a_discovery_session_that_declares_its_length_again_gets_no_longer_messages() {
+    let mut connection = Connection::new(true);
+    let keys = [INITIATOR, "SessionType=Discovery"];
+    let asked = connection.receive(NO_TAGS, &login_pdu(TO_FULL, &keys));
+    assert_eq!(asked.expect("right"), Some(Event::Authorize));
+    let (target, mut out) = connection.machine.speak(&mut connection.log);
+    target.admit(grant(Auth::None), &mut out);
+    assert_eq!(target.enter(Ok(tsih()), &mut out), Some(Event::LoggedIn));
+    connection.log.sent.clear();
+    let keys = b"MaxRecvDataSegmentLength=65536\0";
+    let text = Pdu::new(0x04, 0x80)
+        .itt(7)
+        .ttt(u32::MAX)
+        .cmd_sn(FIRST)
+        .data(keys);
+    assert_eq!(connection.receive(NO_TAGS, &text).expect("right"), None);
+    connection.reply();
+    let ping = Pdu::new(0x40, 0x80).itt(8).ttt(u32::MAX).data(&[5; 4096]);
+    assert_eq!(connection.receive(NO_TAGS, &ping).expect("right"), None);
+    let answer = connection.reply();
+    assert_eq!(answer.pdu.data.len(), 1024, "the room of a message");
+}
+
+#[test]
 fn a_read_is_written_by_its_tag_and_its_response_invalidates_it() {
     for (invalidates, expected) in [(true, Some(9)), (false, None)] {
         let mut connection = Connection::logged_in(invalidates);

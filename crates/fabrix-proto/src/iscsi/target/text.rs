@@ -148,7 +148,7 @@ impl Target {
 
     /// Answers a key after the login. Only declarations (MaxRecvDataSegmentLength) may change.
     fn declare_again(&mut self, key: Key, value: &str, said: &mut TextWriter) {
-        let mut negotiation = Negotiation::resumed(self.parameters);
+        let mut negotiation = Negotiation::resumed(self.limits.wishes, self.parameters);
         let reply = match key.purpose() {
             Purpose::Declared => negotiation.agree(key, value, false),
             _ => Reply::Reject,

@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
+use std::net::{IpAddr, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +76,7 @@ impl RdmaPort {
         let token = Token { task, slot: NEWS };
         let listener = hub
             .listen(at.portal.address, BACKLOG, token)
-            .map_err(in_use)
+            .map_err(|error| in_use(error, at.portal.address.ip()))
             .inspect_err(|_| shard.remove(task))?;
         let bound = at.bound(listener.local_addr().unwrap_or(at.portal.address));
         let port = Self {
@@ -221,10 +222,12 @@ fn not_made(shared: &Shared, accepted: &Accepted, error: &io::Error) {
     shared.disconnected();
 }
 
-/// The connection manager has another error for a port that is in use.
-fn in_use(error: io::Error) -> io::Error {
+/// The connection manager has one error for a port that is in use and for an address that is none
+/// of this machine. A socket tells which.
+fn in_use(error: io::Error, address: IpAddr) -> io::Error {
+    let is_ours = || UdpSocket::bind((address, 0)).is_ok();
     match error.kind() {
-        io::ErrorKind::AddrNotAvailable => io::ErrorKind::AddrInUse.into(),
+        io::ErrorKind::AddrNotAvailable if is_ours() => io::ErrorKind::AddrInUse.into(),
         _ => error,
     }
 }

@@ -39,7 +39,15 @@ use crate::machine;
 use crate::secrets;
 
 /// Handler for connection events of remote disks. It runs on shards, so it must not block.
-pub(crate) type Watch = Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>;
+pub(crate) type Watch = Arc<dyn Fn(PathName, PathEvent) + Send + Sync>;
+
+/// A way to a remote disk. Targets listen for several transports at one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathName {
+    /// Scheme of the URI.
+    pub(crate) scheme: Arc<str>,
+    pub(crate) address: SocketAddr,
+}
 
 /// Opens disks by their text. The same disk under two URIs is refused.
 #[derive(Clone)]
@@ -51,6 +59,7 @@ pub(crate) struct Opener {
     /// Distinguishes this process's RAM disks from those of other processes on the machine.
     scope: String,
     opened: Arc<Opened>,
+    watch: Option<Watch>,
 }
 
 impl Opener {
@@ -79,6 +88,7 @@ impl Opener {
             initiator: initiator_name(remote.initiator_name.as_deref())?,
             scope: scope.to_owned(),
             opened: Arc::default(),
+            watch: None,
         })
     }
 
@@ -92,7 +102,7 @@ impl Opener {
 
     /// The same opener with a handler for connection events.
     pub(crate) fn watched(mut self, watch: Watch) -> Self {
-        self.options.watch = watch;
+        self.watch = Some(watch);
         self
     }
 
@@ -257,7 +267,17 @@ impl Opener {
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn PathDisk>, Failure> {
         let (mut options, theirs) = self.remote_options(remote)?;
-        options.notify = Arc::new(|weight, sentence| log::say(level(weight), sentence));
+        let scheme: Arc<str> = remote.scheme.as_str().into();
+        let transport = Arc::clone(&scheme);
+        options.notify = Arc::new(move |weight, sentence| {
+            log::say(level(weight), format_args!("{transport}://{sentence}"));
+        });
+        if let Some(watch) = self.watch.clone() {
+            options.watch = Arc::new(move |address, event| {
+                let scheme = Arc::clone(&scheme);
+                watch(PathName { scheme, address }, event);
+            });
+        }
         if is_iscsi(remote) {
             if options.nr_io_queues > 1 {
                 let sentence =

@@ -19,7 +19,7 @@ mod sys;
 
 pub use done::{Done, Unsent, Why, WorkFailure};
 pub use event::{Event, EventKind, Failure, Parameters, Step};
-pub use look::{Port, look};
+pub use look::{Port, addresses, look};
 pub use refused::Refused;
 pub use sys::channel::EventChannel;
 pub use sys::completions::CompletionQueue;

@@ -3,6 +3,7 @@
 //! Source: Documentation/ABI/stable/sysfs-class-infiniband of the Linux kernel.
 
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use crate::EventChannel;
@@ -23,6 +24,8 @@ pub struct Port {
     pub link_layer: String,
     /// Network devices of the port, each once. Their addresses are the port's.
     pub networks: Vec<String>,
+    /// IP addresses by which the port is reached, each once.
+    pub addresses: Vec<IpAddr>,
     /// Name of the device file for programs, and whether it can be opened. None: ib_uverbs is not
     /// loaded.
     pub(crate) uverbs: Option<(String, bool)>,
@@ -49,6 +52,13 @@ pub fn look() -> Result<Vec<Port>, Refused> {
         Some(refused) => Err(refused),
         None => Ok(facts.ports),
     }
+}
+
+/// The IP addresses of all ports that pass data.
+pub fn addresses() -> Vec<IpAddr> {
+    let ports = Facts::read(Path::new("/")).ports.into_iter();
+    let active = ports.filter(Port::is_active);
+    active.flat_map(|port| port.addresses).collect()
 }
 
 impl Facts {
@@ -125,6 +135,11 @@ impl Port {
             .collect();
         networks.sort();
         networks.dedup();
+        let gids = names(&folder.join("gids")).into_iter();
+        let addresses = gids.filter_map(|index| address(&text(&format!("gids/{index}"))));
+        let mut addresses: Vec<IpAddr> = addresses.collect();
+        addresses.sort();
+        addresses.dedup();
         Self {
             device: device.to_owned(),
             number: number.parse().unwrap_or(0),
@@ -137,6 +152,7 @@ impl Port {
             rate: text("rate"),
             link_layer: text("link_layer"),
             networks,
+            addresses,
             uverbs: None,
         }
     }
@@ -144,6 +160,18 @@ impl Port {
     /// Whether the port passes data.
     pub fn is_active(&self) -> bool {
         self.state == "ACTIVE"
+    }
+}
+
+/// The IP address in a GID. None: it is made of the device's number, as all GIDs of InfiniBand are.
+///
+/// Source: InfiniBand Architecture Specification, annex 17 (RoCEv2).
+fn address(gid: &str) -> Option<IpAddr> {
+    let gid: Ipv6Addr = gid.parse().ok()?;
+    match gid.to_ipv4_mapped() {
+        Some(address) => Some(address.into()),
+        None if gid.is_unspecified() || gid.is_unicast_link_local() => None,
+        None => Some(gid.into()),
     }
 }
 
@@ -195,6 +223,18 @@ mod tests {
             (&format!("{PORT}/link_layer"), "Ethernet\n"),
             (&format!("{PORT}/gid_attrs/ndevs/0"), "d0\n"),
             (&format!("{PORT}/gid_attrs/ndevs/1"), "d0\n"),
+            (
+                &format!("{PORT}/gids/0"),
+                "fe80:0000:0000:0000:0000:00ff:fe00:0001\n",
+            ),
+            (
+                &format!("{PORT}/gids/1"),
+                "0000:0000:0000:0000:0000:ffff:0a08:0001\n",
+            ),
+            (
+                &format!("{PORT}/gids/2"),
+                "0000:0000:0000:0000:0000:0000:0000:0000\n",
+            ),
             ("sys/class/infiniband_verbs/uverbs0/ibdev", "rxe0\n"),
             ("dev/infiniband/uverbs0", ""),
             ("dev/infiniband/rdma_cm", ""),
@@ -206,6 +246,7 @@ mod tests {
         assert!(port.is_active());
         assert_eq!(port.rate, "100 Gb/sec (4X EDR)");
         assert_eq!(port.networks, ["d0"]);
+        assert_eq!(port.addresses, [IpAddr::from([10, 8, 0, 1])]);
         assert!(facts.has_driver && facts.has_manager);
         assert_eq!(facts.closed(), None);
     }

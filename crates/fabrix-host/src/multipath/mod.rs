@@ -127,9 +127,14 @@ fn same_disk(one: &dyn PathDisk, other: &dyn PathDisk) -> Result<(), ConnectErro
         ConnectError::new(ConnectErrorKind::Refused, sentence)
     };
     let (ours, theirs) = (one.identity(), other.identity());
-    if (ours.uuid, ours.nguid) != (theirs.uuid, theirs.nguid) {
+    if ours.uuid != theirs.uuid {
         let (ours, theirs) = (ours.uuid_text(), theirs.uuid_text());
         return Err(refused(format!("their UUIDs are {ours} and {theirs}")));
+    }
+    if ours.nguid != theirs.nguid {
+        let sentence =
+            "their identifiers differ; the paths of a disk are all of NVMe or all of iSCSI";
+        return Err(refused(sentence.to_owned()));
     }
     let (ours, theirs) = (one.geometry(), other.geometry());
     if ours.block_bytes != theirs.block_bytes {

@@ -52,6 +52,7 @@ impl Adapter {
     }
 
     /// A completion queue with so many free entries. There is another one when all others are full.
+    /// Those that no connection uses any more are given back.
     ///
     /// Errors: what the device says.
     pub(super) fn completions(
@@ -61,9 +62,14 @@ impl Adapter {
         hub: &Weak<RefCell<Inner>>,
     ) -> io::Result<Rc<CompletionQueue>> {
         let mut queues = self.queues.iter();
-        if let Some(queue) = queues.find(|queue| queue.completions.free_entries() >= entries) {
-            return Ok(Rc::clone(&queue.completions));
+        let roomy = queues.position(|queue| queue.completions.free_entries() >= entries);
+        if let Some(first) = roomy.map(|index| self.queues.swap_remove(index)) {
+            self.drop_idle(shard);
+            let completions = Rc::clone(&first.completions);
+            self.queues.push(first);
+            return Ok(completions);
         }
+        self.drop_idle(shard);
         let completions = CompletionQueue::new(&self.device, entries.max(ENTRIES))?;
         let task = shard.add(Rc::new(RefCell::new(Arrivals {
             completions: Rc::clone(&completions),
@@ -79,6 +85,13 @@ impl Adapter {
             task,
         });
         Ok(completions)
+    }
+
+    fn drop_idle(&mut self, shard: &mut Shard) {
+        let is_idle = |queue: &mut Queue| queue.completions.is_idle();
+        for queue in self.queues.extract_if(.., is_idle) {
+            shard.remove(queue.task);
+        }
     }
 
     /// The device goes away: nothing of it may stay.

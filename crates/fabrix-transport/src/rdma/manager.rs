@@ -128,6 +128,11 @@ impl Manager {
 impl CmId {
     pub(super) fn listen(&self, address: SocketAddr, backlog: u16) -> io::Result<()> {
         match self {
+            // The kernel would let it listen, but nobody could connect.
+            Self::Verbs(_) if address.ip().is_loopback() => {
+                let sentence = "RDMA does not run over loopback; use the address of an RDMA device: see `fabrix doctor`";
+                Err(io::Error::new(io::ErrorKind::Unsupported, sentence))
+            }
             Self::Verbs(id) => id.listen(address, backlog),
             Self::Simulated(id) => id.listen(address),
         }

@@ -136,7 +136,10 @@ impl Pair for Member {
     }
 
     fn write(&mut self, memory: Memory, parts: &[Part]) -> Result<(), Unsent> {
-        with_pair!(mut self, pair => pair.write(memory, parts))
+        match &mut self.pair {
+            QueuePairKind::Verbs(pair) => pair.write(memory, parts, None),
+            QueuePairKind::Simulated(pair, _) => pair.write(memory, parts),
+        }
     }
 
     fn read(&mut self, buf: Buf, parts: &[Part], token: u64) -> Result<(), Unsent> {

@@ -185,7 +185,11 @@ impl Pair for SimulatedPair {
     }
 
     fn send(&mut self, message: &[u8], invalidate: Option<u32>, token: u64) -> Result<(), Unsent> {
-        self.prepare(1, Work::Send(message.to_vec(), invalidate, None), Some(token))
+        self.prepare(
+            1,
+            Work::Send(message.to_vec(), invalidate, None),
+            Some(token),
+        )
     }
 
     fn write(&mut self, memory: Memory, parts: &[Part]) -> Result<(), Unsent> {

@@ -1,6 +1,5 @@
 //! The state of an attached disk, which its process and its control socket share.
 
-use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +12,7 @@ use super::paths::Paths;
 use super::records::Record;
 use crate::args::FrontEnd;
 use crate::counters;
+use crate::disks::PathName;
 use crate::failure::Failure;
 use crate::locks::lock;
 
@@ -35,7 +35,7 @@ pub(crate) enum HolderEvent {
     /// A signal requests the end.
     StopRequested,
     /// A path reports that the disk has changed, for example its size.
-    DiskChanged(SocketAddr),
+    DiskChanged(PathName),
 }
 
 impl Held {
@@ -90,7 +90,7 @@ impl Held {
 
     /// Adopts the current size of the disk. `reported_by` is the path that reported the change, if
     /// one did.
-    pub(crate) fn resize(&self, reported_by: Option<SocketAddr>) -> Result<(), Failure> {
+    pub(crate) fn resize(&self, reported_by: Option<&PathName>) -> Result<(), Failure> {
         let _one_at_a_time = lock(&self.resizing);
         let disk = Arc::clone(&lock(&self.disk));
         let fresh = disk.resize(None); // a target may take long to answer

@@ -55,8 +55,8 @@ pub(crate) fn hold(
     let (sender, events) = channel();
     let paths = Arc::new(Paths::of(&args.uri));
     let disk_sender = sender.clone();
-    let watch = paths.watch(move |address| {
-        let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(address));
+    let watch = paths.watch(move |name| {
+        let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(name));
     });
     let opened = open(args, &claim, watch, caller)?;
     let counted = {
@@ -131,8 +131,8 @@ fn serve_until_detached(
                 held.front.over();
                 return Ok(());
             }
-            Ok(HolderEvent::DiskChanged(address)) => {
-                if let Err(failure) = held.resize(Some(address)) {
+            Ok(HolderEvent::DiskChanged(name)) => {
+                if let Err(failure) = held.resize(Some(&name)) {
                     log::error(format_args!(
                         "the disk has changed, and the change could not be applied: {failure}"
                     ));

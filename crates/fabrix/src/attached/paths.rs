@@ -3,7 +3,6 @@
 //!
 //! Sessions report events on the shard's thread, rarely. The control socket reads the state.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use fabrix_block::Spec;
@@ -11,7 +10,7 @@ use fabrix_block::spec::Disk;
 use fabrix_host::PathEvent;
 use serde_json::{Value, json};
 
-use crate::disks::Watch;
+use crate::disks::{PathName, Watch};
 use crate::locks::lock;
 
 /// All connections of a disk.
@@ -23,7 +22,7 @@ pub(crate) struct Paths {
 }
 
 struct Path {
-    address: SocketAddr,
+    name: PathName,
     state: State,
     reconnects: u64,
     /// Reason why the disk is unusable over this path.
@@ -63,24 +62,24 @@ impl Paths {
     /// A handler for the events of a session. `changed` is also told of changes of the disk.
     pub(crate) fn watch(
         self: &Arc<Self>,
-        changed: impl Fn(SocketAddr) + Send + Sync + 'static,
+        changed: impl Fn(PathName) + Send + Sync + 'static,
     ) -> Watch {
         let paths = Arc::clone(self);
-        Arc::new(move |address, event| {
+        Arc::new(move |name, event| {
             let has_changed = event == PathEvent::Changed;
-            paths.take(address, event);
+            paths.take(&name, event);
             if has_changed {
-                changed(address);
+                changed(name);
             }
         })
     }
 
-    fn take(&self, address: SocketAddr, event: PathEvent) {
+    fn take(&self, name: &PathName, event: PathEvent) {
         let mut known = lock(&self.known);
-        let index = known.iter().position(|path| path.address == address);
+        let index = known.iter().position(|path| path.name == *name);
         let index = index.unwrap_or_else(|| {
             known.push(Path {
-                address,
+                name: name.clone(),
                 // The first connection does not count as a reconnection.
                 state: State::Connected,
                 reconnects: 0,
@@ -130,12 +129,12 @@ impl Paths {
         lock(&self.known).iter().find_map(|path| path.fault.clone())
     }
 
-    /// Stores the result of a check of the disk: usable (None) or a fault. `address` is the path
+    /// Stores the result of a check of the disk: usable (None) or a fault. `name` is the path
     /// that reported a change; without it the result holds for all paths. A fault stays until the
     /// next check or the next connection.
-    pub(crate) fn set_fault(&self, address: Option<SocketAddr>, fault: Option<&str>) {
+    pub(crate) fn set_fault(&self, name: Option<&PathName>, fault: Option<&str>) {
         for path in lock(&self.known).iter_mut() {
-            if address.is_none_or(|address| address == path.address) {
+            if name.is_none_or(|name| *name == path.name) {
                 path.fault = fault.map(str::to_owned);
                 if fault.is_none() && path.state == State::Unusable {
                     path.state = State::Reconnecting;
@@ -152,7 +151,8 @@ impl Paths {
     pub(crate) fn json(&self) -> Value {
         let path = |path: &Path| {
             json!({
-                "address": path.address.to_string(),
+                "scheme": &*path.name.scheme,
+                "address": path.name.address.to_string(),
                 "state": path.state.word(),
                 "reconnects": path.reconnects,
             })
@@ -165,43 +165,66 @@ impl Paths {
 mod tests {
     use super::*;
 
+    fn over(scheme: &str, port: u16) -> PathName {
+        PathName {
+            scheme: scheme.into(),
+            address: ([127, 0, 0, 1], port).into(),
+        }
+    }
+
+    #[test]
+    fn two_transports_of_one_address_are_two_paths() {
+        let paths = Paths::of("multipath:(nvme+rdma://h/n/1,nvme+tcp://h/n/1)");
+        let [one, other] = ["nvme+rdma", "nvme+tcp"].map(|scheme| over(scheme, 4420));
+        paths.take(&one, PathEvent::Connected);
+        paths.take(&other, PathEvent::Connected);
+        paths.take(&one, PathEvent::Lost);
+        let found = paths.json();
+        let found = [0, 1].map(|at| (found[at]["scheme"].clone(), found[at]["state"].clone()));
+        let is = |scheme: &str, state: &str| (json!(scheme), json!(state));
+        assert_eq!(
+            found,
+            [is("nvme+rdma", "reconnecting"), is("nvme+tcp", "connected")]
+        );
+        assert_eq!(paths.state(), "attached");
+    }
+
     #[test]
     fn a_disk_with_several_paths_is_attached_while_one_of_them_serves_it() {
         let paths = Paths::of("multipath:(iscsi://10.0.0.1/a/0,iscsi://10.0.0.2/a/0)");
-        let [one, other] =
-            ["10.0.0.1:3260", "10.0.0.2:3260"].map(|it| it.parse().expect("an address"));
-        paths.take(one, PathEvent::Connected);
-        paths.take(other, PathEvent::Lost);
+        let [one, other] = [3260, 3261].map(|port| over("iscsi", port));
+        paths.take(&one, PathEvent::Connected);
+        paths.take(&other, PathEvent::Lost);
         assert_eq!(paths.state(), "attached");
-        paths.take(one, PathEvent::Unusable("it is another disk".into()));
+        paths.take(&one, PathEvent::Unusable("it is another disk".into()));
         assert_eq!(paths.state(), "reconnecting");
-        paths.take(other, PathEvent::Connected);
+        paths.take(&other, PathEvent::Connected);
         assert_eq!(paths.state(), "attached");
     }
 
     #[test]
     fn a_connection_that_comes_back_is_one_reconnection_however_many_tries_it_took() {
         let paths = Paths::default();
-        let address = SocketAddr::from(([127, 0, 0, 1], 4420));
-        paths.take(address, PathEvent::Connected);
+        let address = over("nvme+tcp", 4420);
+        paths.take(&address, PathEvent::Connected);
         assert_eq!((paths.state(), paths.reconnects()), ("attached", 0));
         for _ in 0..3 {
-            paths.take(address, PathEvent::Lost);
+            paths.take(&address, PathEvent::Lost);
         }
         assert_eq!(paths.state(), "reconnecting");
-        paths.take(address, PathEvent::Connected);
+        paths.take(&address, PathEvent::Connected);
         assert_eq!((paths.state(), paths.reconnects()), ("attached", 1));
-        paths.take(address, PathEvent::GivenUp);
+        paths.take(&address, PathEvent::GivenUp);
         assert_eq!(paths.state(), "lost");
     }
 
     #[test]
     fn a_target_that_came_back_with_another_disk_leaves_the_disk_unusable_and_says_why() {
         let paths = Paths::default();
-        let address = SocketAddr::from(([127, 0, 0, 1], 4420));
+        let address = over("nvme+tcp", 4420);
         let another = || PathEvent::Unusable("it is another disk".into());
         for event in [PathEvent::Connected, PathEvent::Lost, another(), another()] {
-            paths.take(address, event);
+            paths.take(&address, event);
         }
         let found = (paths.state(), paths.fault(), paths.reconnects());
         assert_eq!(
@@ -209,26 +232,26 @@ mod tests {
             ("unusable", Some("it is another disk".to_owned()), 0)
         );
         assert_eq!(paths.json()[0]["state"], "unusable");
-        paths.set_fault(Some(address), None);
+        paths.set_fault(Some(&address), None);
         let found = (paths.state(), paths.fault(), paths.reconnects());
         assert_eq!(
             found,
             ("reconnecting", None, 0),
             "it was taken as it is now"
         );
-        paths.take(address, PathEvent::Connected);
+        paths.take(&address, PathEvent::Connected);
         let found = (paths.state(), paths.fault(), paths.reconnects());
         assert_eq!(found, ("attached", None, 1));
     }
 
     /// Two connected paths, of which the first has reported the disk as gone.
-    fn one_of_two_says_that_it_is_gone() -> (Paths, [SocketAddr; 2]) {
+    fn one_of_two_says_that_it_is_gone() -> (Paths, [PathName; 2]) {
         let paths = Paths::default();
-        let addresses = [4420, 4421].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        for address in addresses {
+        let addresses = [4420, 4421].map(|port| over("nvme+tcp", port));
+        for address in &addresses {
             paths.take(address, PathEvent::Connected);
         }
-        paths.set_fault(Some(addresses[0]), Some(GONE));
+        paths.set_fault(Some(&addresses[0]), Some(GONE));
         (paths, addresses)
     }
 
@@ -238,21 +261,21 @@ mod tests {
     fn a_disk_that_is_gone_is_unusable_until_the_path_that_said_so_connects_again() {
         let (paths, [told, _]) = one_of_two_says_that_it_is_gone();
         assert_eq!(paths.state(), "unusable");
-        paths.take(told, PathEvent::Lost);
+        paths.take(&told, PathEvent::Lost);
         assert_eq!(paths.state(), "reconnecting");
-        paths.take(told, PathEvent::Connected);
+        paths.take(&told, PathEvent::Connected);
         assert_eq!((paths.state(), paths.fault()), ("attached", None));
     }
 
     #[test]
     fn what_a_path_says_of_the_disk_stands_whatever_becomes_of_the_others() {
         let (paths, [told, other]) = one_of_two_says_that_it_is_gone();
-        paths.take(other, PathEvent::Lost);
-        paths.take(other, PathEvent::Connected);
+        paths.take(&other, PathEvent::Lost);
+        paths.take(&other, PathEvent::Connected);
         assert_eq!(paths.state(), "unusable");
-        paths.set_fault(Some(other), None);
+        paths.set_fault(Some(&other), None);
         assert_eq!(paths.fault().as_deref(), Some(GONE));
-        paths.set_fault(Some(told), None);
+        paths.set_fault(Some(&told), None);
         assert_eq!((paths.state(), paths.fault()), ("attached", None));
     }
 
@@ -260,11 +283,11 @@ mod tests {
     fn a_look_at_the_whole_disk_speaks_for_every_path() {
         let (paths, [told, other]) = one_of_two_says_that_it_is_gone();
         paths.set_fault(None, Some(GONE));
-        paths.take(told, PathEvent::Connected);
+        paths.take(&told, PathEvent::Connected);
         assert_eq!(paths.state(), "unusable");
-        paths.take(other, PathEvent::Connected);
+        paths.take(&other, PathEvent::Connected);
         assert_eq!(paths.state(), "attached");
-        paths.set_fault(Some(told), Some(GONE));
+        paths.set_fault(Some(&told), Some(GONE));
         paths.set_fault(None, None);
         assert_eq!(paths.state(), "attached");
     }

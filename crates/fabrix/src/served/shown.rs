@@ -1,7 +1,7 @@
 //! Output about the exports: URIs as peers reach them, commands that connect, and all exports as
 //! text and as JSON. This module only reads.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fabrix_block::spec::{Disk, Remote, Size};
 use fabrix_block::{Durability, Spec};
@@ -36,33 +36,41 @@ impl Served {
         ours.map(|listen| listen.portal).collect()
     }
 
-    /// The URI by which peers reach a namespace: nvme+tcp:// if NVMe/TCP serves disks, else
-    /// iscsi://, else nvme+rdma://, else iser://.
+    /// The URI by which peers reach a namespace: the first of all.
     fn uri(&self, nsid: u32) -> String {
-        self.uri_at(nsid, announced)
+        self.uris(nsid, announced)
+            .into_iter()
+            .next()
+            .unwrap_or_default()
     }
 
     /// The URI for programs on this machine. It never uses an announced address, which may not be
     /// reachable from here.
     pub(crate) fn local_uri(&self, nsid: u32) -> String {
-        self.uri_at(nsid, local)
+        self.uris(nsid, local)
+            .into_iter()
+            .next()
+            .unwrap_or_default()
     }
 
-    fn uri_at(&self, nsid: u32, address_of: fn(Portal) -> SocketAddr) -> String {
-        let over = |protocol| self.nvme_portal(protocol).map(address_of);
-        if let Some(address) = over(Protocol::NvmeTcp) {
-            return self.nvme_uri_at(nsid, "nvme+tcp", address);
-        }
-        if let Some(portal) = self.iscsi_portal(Protocol::Iscsi).map(address_of) {
-            return self.iscsi_uri_at(nsid, "iscsi", portal);
-        }
-        if let Some(address) = over(Protocol::NvmeRdma) {
-            return self.nvme_uri_at(nsid, "nvme+rdma", address);
-        }
-        let portal = self.iscsi_portal(Protocol::Iser).map(address_of);
-        portal.map_or_else(String::new, |portal| {
-            self.iscsi_uri_at(nsid, "iser", portal)
-        })
+    /// The URIs of a namespace, one for each protocol that serves disks: nvme+tcp, iscsi,
+    /// nvme+rdma, iser.
+    fn uris(&self, nsid: u32, address_of: fn(Protocol, Portal) -> SocketAddr) -> Vec<String> {
+        let uri = |protocol: Protocol| match protocol.is_nvme() {
+            true => self.nvme_portal(protocol).map(|portal| {
+                self.nvme_uri_at(nsid, scheme(protocol), address_of(protocol, portal))
+            }),
+            false => self.iscsi_portal(protocol).map(|portal| {
+                self.iscsi_uri_at(nsid, scheme(protocol), address_of(protocol, portal))
+            }),
+        };
+        let protocols = [
+            Protocol::NvmeTcp,
+            Protocol::Iscsi,
+            Protocol::NvmeRdma,
+            Protocol::Iser,
+        ];
+        protocols.into_iter().filter_map(uri).collect()
     }
 
     fn nvme_uri_at(&self, nsid: u32, scheme: &str, address: SocketAddr) -> String {
@@ -81,8 +89,9 @@ impl Served {
 
     /// The iSCSI URI of a disk, in the form of libiscsi and QEMU. None without an iSCSI address.
     fn iscsi_uri(&self, nsid: u32) -> Option<String> {
-        let portal = self.iscsi_portal(Protocol::Iscsi).map(announced);
-        portal.map(|portal| self.iscsi_uri_at(nsid, "iscsi", portal))
+        let over = Protocol::Iscsi;
+        let portal = self.iscsi_portal(over)?;
+        Some(self.iscsi_uri_at(nsid, scheme(over), announced(over, portal)))
     }
 
     fn iscsi_uri_at(&self, nsid: u32, scheme: &str, portal: SocketAddr) -> String {
@@ -92,7 +101,7 @@ impl Served {
 
     /// The command of nvme-cli that connects over a transport (`tcp`, `rdma`).
     fn connect_command(&self, protocol: Protocol, transport: &str) -> Option<String> {
-        let address = self.nvme_portal(protocol).map(announced)?;
+        let address = announced(protocol, self.nvme_portal(protocol)?);
         Some(format!(
             "nvme connect -t {transport} -a {} -s {} -n {}",
             host_text(address),
@@ -114,7 +123,8 @@ impl Served {
     /// With CHAP the first command adds the target without discovery, which would need the secret
     /// in a file. USER and SECRET stand for those of `--chap`.
     fn login_commands(&self, protocol: Protocol, chap: bool) -> Option<Vec<String>> {
-        let portal = quoted(&self.iscsi_portal(protocol).map(announced)?.to_string());
+        let portal = announced(protocol, self.iscsi_portal(protocol)?);
+        let portal = quoted(&portal.to_string());
         let interface = if protocol.is_rdma() { " -I iser" } else { "" };
         let node = format!("iscsiadm -m node -T {} -p {portal}{interface}", self.iqn);
         let login = format!("{node} --login");
@@ -147,7 +157,8 @@ impl Served {
             } else {
                 ""
             };
-            let uri = self.uri(export.number);
+            let mut uris = self.uris(export.number, announced).into_iter();
+            let uri = uris.next().unwrap_or_default();
             let text = state.disks.get(&export.number).map_or("", String::as_str);
             out += &format!(
                 "{}  {}  {size}, {}-byte blocks{read_only}\n",
@@ -155,8 +166,8 @@ impl Served {
                 quoted(text),
                 geometry.block_bytes
             );
-            if let Some(iscsi) = self.iscsi_uri(export.number).filter(|other| *other != uri) {
-                out += &format!("{}  the same disk\n", quoted(&iscsi));
+            for other in uris {
+                out += &format!("{}  the same disk\n", quoted(&other));
             }
         }
         let commands = self.connect_commands();
@@ -224,6 +235,7 @@ impl Served {
             "nsid": export.number,
             "uri": self.uri(export.number),
             "iscsi_uri": self.iscsi_uri(export.number),
+            "uris": self.uris(export.number, announced),
             "disk": disk,
             "ana_group": export.ana_group,
             "name": identity.name,
@@ -237,20 +249,38 @@ impl Served {
     }
 }
 
-/// The address for other machines: the announced one, else the listening one.
-fn announced(portal: Portal) -> SocketAddr {
-    portal.announced.unwrap_or_else(|| local(portal))
+/// Scheme of a protocol's URIs.
+fn scheme(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::NvmeTcp => "nvme+tcp",
+        Protocol::NvmeRdma => "nvme+rdma",
+        Protocol::Iscsi => "iscsi",
+        Protocol::Iser => "iser",
+    }
 }
 
-/// The address for this machine. Loopback replaces the unspecified address.
-fn local(Portal { mut address, .. }: Portal) -> SocketAddr {
+/// The address for other machines: the announced one, else the listening one.
+fn announced(protocol: Protocol, portal: Portal) -> SocketAddr {
+    portal.announced.unwrap_or_else(|| local(protocol, portal))
+}
+
+/// The address for this machine. For the unspecified address it is loopback, or the first address
+/// of an RDMA device.
+fn local(protocol: Protocol, Portal { mut address, .. }: Portal) -> SocketAddr {
+    let loopback: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
     if address.ip().is_unspecified() {
-        let loopback: IpAddr = if address.is_ipv4() {
-            [127, 0, 0, 1].into()
-        } else {
-            std::net::Ipv6Addr::LOCALHOST.into()
-        };
-        address.set_ip(loopback);
+        address.set_ip(match protocol.is_rdma() {
+            true => of_rdma_device(address.is_ipv4()).unwrap_or(loopback),
+            false => loopback,
+        });
     }
     address
+}
+
+fn of_rdma_device(is_ipv4: bool) -> Option<IpAddr> {
+    let mut addresses = sys_rdma::addresses().into_iter();
+    addresses.find(|address| address.is_ipv4() == is_ipv4)
 }

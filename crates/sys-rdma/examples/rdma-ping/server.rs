@@ -34,7 +34,7 @@ impl Server {
                 said(queue.read(buf, &[part], READ))
             }
             Some(buf) if buf.len() == bytes as usize => {
-                said(queue.write(Memory::Buf(buf), &[part]))?;
+                said(queue.write(Memory::Buf(buf), &[part], None))?;
                 said(queue.send(&GO, None, None, GONE))
             }
             Some(_) => Err("the peer has other room than it had bytes".to_owned()),

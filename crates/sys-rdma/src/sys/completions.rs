@@ -114,6 +114,11 @@ impl CompletionQueue {
         }))
     }
 
+    /// Whether no queue pair uses it.
+    pub fn is_idle(&self) -> bool {
+        self.reserved.get() == 0
+    }
+
     pub(super) fn raw(&self) -> *mut Cq {
         self.raw.as_ptr()
     }

@@ -112,7 +112,11 @@ impl End {
 
 impl HostPair for SimulatedPair {
     fn send_with(&mut self, message: &[u8], data: Data, token: u64) -> Result<(), Unsent> {
-        self.prepare(1, Work::Send(message.to_vec(), None, Some(data)), Some(token))
+        self.prepare(
+            1,
+            Work::Send(message.to_vec(), None, Some(data)),
+            Some(token),
+        )
     }
 
     fn open_window(&mut self, window: u32, data: Data, access: Access) -> Result<Remote, Unsent> {

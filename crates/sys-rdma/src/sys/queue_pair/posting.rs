@@ -67,13 +67,18 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Prepares RDMA WRITEs of all parts. They go with the next [`QueuePair::flush`]. Their end is
-    /// not told: the end of a message behind them tells it. Panics without parts and for a part
-    /// outside the memory.
+    /// Prepares RDMA WRITEs of all parts. They go with the next [`QueuePair::flush`]. Without a
+    /// token their end is not told: the end of a message behind them tells it. Panics without parts
+    /// and for a part outside the memory.
     ///
     /// Errors: the reason, and the memory back.
-    pub fn write(&mut self, memory: Memory, parts: &[Part]) -> Result<(), Unsent> {
-        self.transfer(layout::WR_RDMA_WRITE, memory, parts, None)
+    pub fn write(
+        &mut self,
+        memory: Memory,
+        parts: &[Part],
+        token: Option<u64>,
+    ) -> Result<(), Unsent> {
+        self.transfer(layout::WR_RDMA_WRITE, memory, parts, token)
     }
 
     /// Prepares RDMA READs of all parts. They go with the next [`QueuePair::flush`]. Panics without

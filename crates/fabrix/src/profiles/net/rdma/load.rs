@@ -136,7 +136,7 @@ impl Load {
                     memory: None,
                 }),
             },
-            Mode::Write => queue.write(Memory::Buf(self.source.clone()), &[part], 0),
+            Mode::Write => queue.write(Memory::Buf(self.source.clone()), &[part], Some(0)),
             Mode::Ping | Mode::Send | Mode::Echo => send(queue, &self.source),
         }
     }

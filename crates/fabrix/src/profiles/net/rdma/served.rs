@@ -144,7 +144,7 @@ impl Served {
                 begun(queue.read(buf, &[part], READ))
             }
             Some(buf) if buf.len() == bytes as usize => {
-                begun(queue.write(Memory::Buf(buf), &[part], WRITTEN))?;
+                begun(queue.write(Memory::Buf(buf), &[part], None))?;
                 begun(queue.send(&GO, None, None, SENT))
             }
             Some(_) => Err(Some(NO_PING.to_owned())),
@@ -215,4 +215,3 @@ const PING_QUEUE: u32 = 4;
 /// Tokens of requests.
 const SENT: u64 = 0;
 const READ: u64 = 1;
-const WRITTEN: u64 = 2;

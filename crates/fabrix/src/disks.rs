@@ -577,7 +577,7 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let kind = match error.kind() {
             ConnectErrorKind::Usage => Kind::Usage,
-            ConnectErrorKind::Local => Kind::Io,
+            // Whatever is missing, at this machine or at the other: there is no connection.
             _ => Kind::Connect,
         };
         Self::new(kind, error)

@@ -49,6 +49,11 @@ fn failures_of_every_command_are_objects_where_json_was_asked_for() {
         ("bench net 127.0.0.1:1 -o json", 3, "127.0.0.1:1"),
         ("bench net --server nowhere -o json", 2, "write ADDR:PORT"),
         ("bench net rdma://127.0.0.1:1 -o json", 3, "RDMA"),
+        ("bench nvme+rdma://127.0.0.1:1 -o json", 3, "RDMA"),
+        ("bench iser://127.0.0.1:1 -o json", 3, "RDMA"),
+        ("discover nvme+rdma://127.0.0.1:1 -o json", 3, "RDMA"),
+        ("discover iser://127.0.0.1:1 -o json", 3, "RDMA"),
+        ("attach nvme+rdma://127.0.0.1:1 -o json", 3, "RDMA"),
         (
             "bench net --server 127.0.0.1:0 --rdma -o json",
             1,

@@ -483,7 +483,7 @@ fn other_address(remote: &Remote, kind: ConnectErrorKind) -> Option<String> {
 }
 
 /// What carries the connections to a target. None: no protocol of ours.
-fn transport(remote: &Remote) -> Option<Transport> {
+pub(crate) fn transport(remote: &Remote) -> Option<Transport> {
     let scheme = &remote.scheme;
     Transport::of_scheme(scheme).or_else(|| iscsi::Address::transport_of(scheme))
 }

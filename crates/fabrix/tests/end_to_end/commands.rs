@@ -48,6 +48,13 @@ fn failures_of_every_command_are_objects_where_json_was_asked_for() {
         ),
         ("bench net 127.0.0.1:1 -o json", 3, "127.0.0.1:1"),
         ("bench net --server nowhere -o json", 2, "write ADDR:PORT"),
+        (
+            "bench net --server rdma://0.0.0.0:5301 -o json",
+            2,
+            "write ADDR:PORT --rdma",
+        ),
+        ("bench net nvme+rdma://127.0.0.1 -o json", 3, "RDMA"),
+        ("bench net iser://h -R -o json", 2, "over TCP"),
         ("bench net rdma://127.0.0.1:1 -o json", 3, "RDMA"),
         ("bench nvme+rdma://127.0.0.1:1 -o json", 3, "RDMA"),
         ("bench iser://127.0.0.1:1 -o json", 3, "RDMA"),

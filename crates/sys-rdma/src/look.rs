@@ -3,6 +3,7 @@
 //! Source: Documentation/ABI/stable/sysfs-class-infiniband of the Linux kernel.
 
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use crate::EventChannel;
@@ -23,6 +24,9 @@ pub struct Port {
     pub link_layer: String,
     /// Network devices of the port, each once. Their addresses are the port's.
     pub networks: Vec<String>,
+    /// Addresses of an Ethernet port at which a target may listen, each once, without link-local
+    /// ones.
+    pub addresses: Vec<IpAddr>,
     /// Name of the device file for programs, and whether it can be opened. None: ib_uverbs is not
     /// loaded.
     pub(crate) uverbs: Option<(String, bool)>,
@@ -77,7 +81,8 @@ impl Facts {
     /// Why libibverbs finds no device, and what to do.
     pub(crate) fn no_device(&self) -> (String, String) {
         let add = "use a network adapter with RDMA and load its driver; without one, as root: \
-                   modprobe rdma_rxe && rdma link add rxe0 type rxe netdev ETH"
+                   modprobe rdma_rxe && rdma link add rxe0 type rxe netdev ETH, where ETH is your network \
+                   interface"
             .to_owned();
         let Some(port) = self.ports.first() else {
             let found = match self.has_driver {
@@ -125,6 +130,14 @@ impl Port {
             .collect();
         networks.sort();
         networks.dedup();
+        let link_layer = text("link_layer");
+        let gids = names(&folder.join("gids")).into_iter();
+        let mut addresses: Vec<IpAddr> = gids
+            .filter_map(|index| address(&text(&format!("gids/{index}"))))
+            .filter(|_| link_layer == "Ethernet")
+            .collect();
+        addresses.sort();
+        addresses.dedup();
         Self {
             device: device.to_owned(),
             number: number.parse().unwrap_or(0),
@@ -135,8 +148,9 @@ impl Port {
                 .unwrap_or_default()
                 .to_owned(),
             rate: text("rate"),
-            link_layer: text("link_layer"),
+            link_layer,
             networks,
+            addresses,
             uverbs: None,
         }
     }
@@ -145,6 +159,16 @@ impl Port {
     pub fn is_active(&self) -> bool {
         self.state == "ACTIVE"
     }
+}
+
+/// The IP address in a GID of RoCE. None: an unused entry of the table, or a link-local address.
+///
+/// Source: InfiniBand Architecture Specification, Annex A17 (RoCEv2): the GID is the IPv6 address,
+/// or the IPv4-mapped one.
+fn address(gid: &str) -> Option<IpAddr> {
+    let address: Ipv6Addr = gid.parse().ok()?;
+    let is_usable = !address.is_unspecified() && !address.is_unicast_link_local();
+    is_usable.then(|| address.to_canonical())
 }
 
 /// The file by which programs use a device, and whether this process may open it.
@@ -195,6 +219,18 @@ mod tests {
             (&format!("{PORT}/link_layer"), "Ethernet\n"),
             (&format!("{PORT}/gid_attrs/ndevs/0"), "d0\n"),
             (&format!("{PORT}/gid_attrs/ndevs/1"), "d0\n"),
+            (
+                &format!("{PORT}/gids/0"),
+                "fe80:0000:0000:0000:5054:00ff:fe12:3456\n",
+            ),
+            (
+                &format!("{PORT}/gids/1"),
+                "0000:0000:0000:0000:0000:ffff:0a08:0001\n",
+            ),
+            (
+                &format!("{PORT}/gids/2"),
+                "0000:0000:0000:0000:0000:0000:0000:0000\n",
+            ),
             ("sys/class/infiniband_verbs/uverbs0/ibdev", "rxe0\n"),
             ("dev/infiniband/uverbs0", ""),
             ("dev/infiniband/rdma_cm", ""),
@@ -206,6 +242,8 @@ mod tests {
         assert!(port.is_active());
         assert_eq!(port.rate, "100 Gb/sec (4X EDR)");
         assert_eq!(port.networks, ["d0"]);
+        let listen: IpAddr = "10.8.0.1".parse().expect("an address");
+        assert_eq!(port.addresses, [listen]);
         assert!(facts.has_driver && facts.has_manager);
         assert_eq!(facts.closed(), None);
     }

@@ -9,6 +9,8 @@ use fabrix_proto::iscsi::initiator::LoginFailure;
 use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::nvme::bringup::{BringupError, BringupErrorKind};
 use fabrix_proto::scsi::bringup::BringupError as UnitError;
+use fabrix_rt::errno::ENOMEM;
+use fabrix_transport::RdmaFailure;
 
 /// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub enum ConnectErrorKind {
     Protocol,
     /// The target or the disk has a property that is not supported.
     Unsupported,
-    /// This machine lacks a socket or memory.
+    /// This machine lacks a socket, memory or RDMA.
     Local,
 }
 
@@ -57,10 +59,7 @@ impl ConnectError {
             ),
             io::ErrorKind::TimedOut
             | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable => (
-                ConnectErrorKind::Unreachable,
-                ": check the address, the network and firewalls in between",
-            ),
+            | io::ErrorKind::NetworkUnreachable => (ConnectErrorKind::Unreachable, CHECK_ADDRESS),
             io::ErrorKind::OutOfMemory => (
                 ConnectErrorKind::Local,
                 ": this shard has no memory for a receive buffer",
@@ -85,10 +84,41 @@ impl ConnectError {
 
     /// The transport has not connected within the time for the bring-up.
     pub(crate) fn no_connection(within: Duration) -> Self {
-        let sentence = format!(
-            "no connection within {within:?}: check the address, the network and firewalls in between"
-        );
+        let sentence = format!("no connection within {within:?}{CHECK_ADDRESS}");
         Self::new(ConnectErrorKind::Timeout, sentence)
+    }
+
+    /// An RDMA connection cannot be begun.
+    pub(crate) fn no_rdma(error: &io::Error) -> Self {
+        let (kind, hint) = match error.kind() {
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                (ConnectErrorKind::Unreachable, CHECK_ADDRESS)
+            }
+            _ => (ConnectErrorKind::Local, ""),
+        };
+        Self::new(kind, format!("no RDMA connection: {error}{hint}"))
+    }
+
+    /// An RDMA connection has ended before it was established.
+    pub(crate) fn rdma_not_connected(failure: &RdmaFailure) -> Self {
+        let why = &failure.why;
+        match lacks_memory(failure) {
+            true => Self::new(
+                ConnectErrorKind::Local,
+                format!("no RDMA connection: {why}{LOCKED_MEMORY}"),
+            ),
+            false => Self::new(ConnectErrorKind::Unreachable, why.as_str()),
+        }
+    }
+
+    /// An established RDMA connection has failed. `what` names the connection.
+    pub(crate) fn rdma_lost(what: &str, failure: &RdmaFailure) -> Self {
+        let hint = match lacks_memory(failure) {
+            true => LOCKED_MEMORY,
+            false => "",
+        };
+        let sentence = format!("{what} failed: {}{hint}", failure.why);
+        Self::new(ConnectErrorKind::Closed, sentence)
     }
 
     /// The same error with the address of its target.
@@ -186,3 +216,53 @@ impl fmt::Display for ConnectError {
 }
 
 impl std::error::Error for ConnectError {}
+
+/// Whether the system has refused memory. The failure has nothing but the system's words for it.
+fn lacks_memory(failure: &RdmaFailure) -> bool {
+    failure.why == io::Error::from_raw_os_error(ENOMEM).to_string()
+}
+
+const CHECK_ADDRESS: &str = ": check the address, the network and firewalls in between";
+/// Memory that an RDMA device knows counts as locked.
+const LOCKED_MEMORY: &str = ": the limit of locked memory may be too low; raise it with \
+                             `ulimit -l unlimited`, or LimitMEMLOCK=infinity of a systemd unit";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(why: &str) -> RdmaFailure {
+        let why = why.to_owned();
+        RdmaFailure { why }
+    }
+
+    #[test]
+    fn a_low_limit_of_locked_memory_is_named_with_the_way_out() {
+        let why = io::Error::from_raw_os_error(ENOMEM).to_string();
+        let never = ConnectError::rdma_not_connected(&failure(&why));
+        assert_eq!(never.kind(), ConnectErrorKind::Local);
+        let lost = ConnectError::rdma_lost("I/O connection 1", &failure(&why));
+        assert_eq!(lost.kind(), ConnectErrorKind::Closed);
+        for said in [never.to_string(), lost.to_string()] {
+            assert!(said.contains(&why) && said.contains("ulimit -l"), "{said}");
+        }
+        let other = ConnectError::rdma_not_connected(&failure("the peer does not answer"));
+        assert_eq!(other.kind(), ConnectErrorKind::Unreachable);
+        assert_eq!(other.to_string(), "the peer does not answer");
+    }
+
+    #[test]
+    fn an_unreachable_address_is_no_lack_of_this_machine() {
+        for kind in [
+            io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::HostUnreachable,
+        ] {
+            let error = ConnectError::no_rdma(&kind.into());
+            assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
+            assert!(error.to_string().contains("check the address"), "{error}");
+        }
+        let missing = io::Error::other("RDMA cannot be used: this machine has no RDMA device");
+        let error = ConnectError::no_rdma(&missing);
+        assert_eq!(error.kind(), ConnectErrorKind::Local);
+    }
+}

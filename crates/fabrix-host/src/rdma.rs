@@ -10,8 +10,8 @@ use std::time::Duration;
 use fabrix_rt::{Completion, Shard, TaskId, Token};
 use fabrix_transport::{Connection, Ended};
 
+use crate::ConnectError;
 use crate::link::{Link, OperationKind, Position, Route};
-use crate::{ConnectError, ConnectErrorKind};
 
 /// An RDMA connection of a protocol that is not established yet.
 pub(crate) trait Connecting: Sized + 'static {
@@ -65,12 +65,9 @@ impl<C: Connecting> Link for RdmaLink<C> {
         let slot = position.task_slot(OperationKind::Receive);
         let (ends, token) = ((route.to, route.from), Token { task, slot });
         let begun = C::begin(shard, ends, position.index, setup, token);
-        begun.map(Self::Connecting).map_err(|error| {
-            ConnectError::new(
-                ConnectErrorKind::Local,
-                format!("no RDMA connection: {error}"),
-            )
-        })
+        begun
+            .map(Self::Connecting)
+            .map_err(|error| ConnectError::no_rdma(&error))
     }
 
     #[inline(always)]

@@ -139,7 +139,7 @@ pub(crate) fn asks_for_json(words: &[OsString]) -> bool {
 /// The subcommands.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Export disks over NVMe/TCP and iSCSI until interrupted
+    /// Export disks over NVMe/TCP, NVMe/RDMA, iSCSI and iSER until interrupted
     Serve(Box<ServeArgs>),
     /// Make a local or remote disk a device of this machine
     Attach(Box<AttachArgs>),

@@ -449,38 +449,63 @@ pub(crate) fn discover_iscsi(
     iscsi::discover(&unit(remote)?, &initiator, options).map_err(not_reached(remote))
 }
 
-/// The failure to reach a target. At a usual port of the other protocol the sentence names that
-/// protocol.
+/// The failure to reach a target, with the address that its user may have meant.
 pub(crate) fn not_reached(remote: &Remote) -> impl Fn(ConnectError) -> Failure {
-    let is_iscsi = is_iscsi(remote);
-    let other = match remote.port {
-        Some(iscsi::DEFAULT_PORT) if !is_iscsi => {
-            Some(("iSCSI", iscsi::Address::scheme(Transport::Tcp)))
-        }
-        Some(fabrix_host::DEFAULT_PORT | DISCOVERY_PORT) if is_iscsi => {
-            Some(("NVMe/TCP", "nvme+tcp"))
-        }
-        _ => None,
-    };
-    let hint = other.map(|(name, scheme)| {
-        let meant = Remote {
-            scheme: scheme.to_owned(),
-            account: None,
-            host: remote.host.clone(),
-            port: remote.port,
-            nqn: None,
-            nsid: None,
-            options: Vec::new(),
-        };
-        format!("that is a usual port of {name}: do you mean {meant}?")
-    });
+    let remote = remote.clone();
     move |error| {
+        let hint = other_address(&remote, error.kind());
         let failure = Failure::from(error);
-        match hint.as_ref().filter(|_| failure.kind() == Kind::Connect) {
-            Some(hint) => Failure::new(Kind::Connect, format!("{failure}; {hint}")),
+        match hint {
+            Some(hint) => Failure::new(failure.kind(), format!("{failure} ({hint})")),
             None => failure,
         }
     }
+}
+
+/// The other protocol at a usual port of that protocol, over the same transport. Otherwise TCP for
+/// a target that is not reached over RDMA.
+fn other_address(remote: &Remote, kind: ConnectErrorKind) -> Option<String> {
+    let transport = transport(remote)?;
+    let meant = |scheme: &str| Remote {
+        scheme: scheme.to_owned(),
+        account: None,
+        host: remote.host.clone(),
+        port: remote.port,
+        nqn: None,
+        nsid: None,
+        options: Vec::new(),
+    };
+    let is_iscsi = is_iscsi(remote);
+    let (nvme, iscsi) = (transport.scheme(), iscsi::Address::scheme(transport));
+    let other = match remote.port {
+        Some(iscsi::DEFAULT_PORT) if !is_iscsi => Some(iscsi),
+        Some(fabrix_host::DEFAULT_PORT | DISCOVERY_PORT) if is_iscsi => Some(nvme),
+        _ => None,
+    };
+    match (kind, other) {
+        (ConnectErrorKind::Usage | ConnectErrorKind::Local, _) => None,
+        (_, Some(scheme)) => {
+            let port = remote.port?;
+            let meant = meant(scheme);
+            Some(format!(
+                "{port} is a usual port of {scheme}://: do you mean {meant}?"
+            ))
+        }
+        (ConnectErrorKind::Unreachable, None) if transport == Transport::Rdma => {
+            let scheme = match is_iscsi {
+                true => iscsi::Address::scheme(Transport::Tcp),
+                false => Transport::Tcp.scheme(),
+            };
+            Some(format!("over TCP: {}", meant(scheme)))
+        }
+        _ => None,
+    }
+}
+
+/// What carries the connections to a target. None: no protocol of ours.
+pub(crate) fn transport(remote: &Remote) -> Option<Transport> {
+    let scheme = &remote.scheme;
+    Transport::of_scheme(scheme).or_else(|| iscsi::Address::transport_of(scheme))
 }
 
 /// Text of an IP address, with its zone if it has one.
@@ -572,7 +597,7 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let kind = match error.kind() {
             ConnectErrorKind::Usage => Kind::Usage,
-            ConnectErrorKind::Local => Kind::Io,
+            // Whatever is missing, at this machine or at the other: there is no connection.
             _ => Kind::Connect,
         };
         Self::new(kind, error)

@@ -117,19 +117,26 @@ impl fmt::Display for Failure {
             ),
             (Step::Address | Step::Route, ENODEV) => f.write_str(NO_DEVICE),
             (Step::Rejected, INVALID_SERVICE) => {
-                f.write_str("nothing listens for RDMA connections at this address and port")
+                f.write_str(
+                    "nothing listens for RDMA connections at this address and port: is the other end running, and \
+                     does it serve RDMA?",
+                )
             }
             (Step::Rejected, _) if self.is_by_peer() => f.write_str("the peer has refused"),
             (Step::Rejected, reason) => write!(f, "the connection was rejected, reason {reason}"),
-            (Step::Unreachable, _) => f.write_str("the peer does not answer"),
+            (Step::Unreachable, _) => write!(f, "the peer does not answer{CHECK_ADDRESS}"),
             (step, status) => {
                 let what = match step {
                     Step::Address => "the address cannot be resolved",
                     Step::Route => "the route cannot be resolved",
                     _ => "the connection cannot be made",
                 };
+                let hint = match step {
+                    Step::Address | Step::Route => CHECK_ADDRESS,
+                    _ => "",
+                };
                 let error = std::io::Error::from_raw_os_error(status.saturating_abs());
-                write!(f, "{what}: {error}")
+                write!(f, "{what}: {error}{hint}")
             }
         }
     }
@@ -142,6 +149,7 @@ const CONSUMER_DEFINED: i32 = 28;
 /// The same on iWARP: ECONNRESET.
 const IWARP_REJECTED: i32 = -104;
 const ENODEV: i32 = -19;
+const CHECK_ADDRESS: &str = "; check the address and the network in between";
 /// Sentence for an address that no RDMA device has.
 pub(crate) const NO_DEVICE: &str = "the address is reached through no RDMA device of this machine";
 
@@ -166,11 +174,17 @@ mod tests {
             (Step::Address, -19, "no RDMA device"),
             (Step::Route, -19, "no RDMA device"),
             (Step::Rejected, 8, "nothing listens"),
+            (Step::Rejected, 8, "does it serve RDMA?"),
             (Step::Rejected, 28, "the peer has refused"),
             (Step::Rejected, -104, "the peer has refused"),
             (Step::Rejected, 10, "reason 10"),
-            (Step::Unreachable, -110, "does not answer"),
+            (
+                Step::Unreachable,
+                -110,
+                "does not answer; check the address",
+            ),
             (Step::Address, -110, "timed out"),
+            (Step::Address, -101, "check the address"),
             (Step::Connect, i32::MIN, "cannot be made"),
         ] {
             let said = sentence(step, status);

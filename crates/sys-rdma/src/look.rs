@@ -24,7 +24,8 @@ pub struct Port {
     pub link_layer: String,
     /// Network devices of the port, each once. Their addresses are the port's.
     pub networks: Vec<String>,
-    /// IP addresses by which the port is reached, each once.
+    /// Addresses of an Ethernet port at which a target may listen, each once, without link-local
+    /// ones.
     pub addresses: Vec<IpAddr>,
     /// Name of the device file for programs, and whether it can be opened. None: ib_uverbs is not
     /// loaded.
@@ -54,13 +55,6 @@ pub fn look() -> Result<Vec<Port>, Refused> {
     }
 }
 
-/// The IP addresses of all ports that pass data.
-pub fn addresses() -> Vec<IpAddr> {
-    let ports = Facts::read(Path::new("/")).ports.into_iter();
-    let active = ports.filter(Port::is_active);
-    active.flat_map(|port| port.addresses).collect()
-}
-
 impl Facts {
     /// Reads the facts of a machine whose files lie below `root`.
     pub(crate) fn read(root: &Path) -> Self {
@@ -87,7 +81,8 @@ impl Facts {
     /// Why libibverbs finds no device, and what to do.
     pub(crate) fn no_device(&self) -> (String, String) {
         let add = "use a network adapter with RDMA and load its driver; without one, as root: \
-                   modprobe rdma_rxe && rdma link add rxe0 type rxe netdev ETH"
+                   modprobe rdma_rxe && rdma link add rxe0 type rxe netdev ETH, where ETH is your network \
+                   interface"
             .to_owned();
         let Some(port) = self.ports.first() else {
             let found = match self.has_driver {
@@ -135,9 +130,12 @@ impl Port {
             .collect();
         networks.sort();
         networks.dedup();
+        let link_layer = text("link_layer");
         let gids = names(&folder.join("gids")).into_iter();
-        let addresses = gids.filter_map(|index| address(&text(&format!("gids/{index}"))));
-        let mut addresses: Vec<IpAddr> = addresses.collect();
+        let mut addresses: Vec<IpAddr> = gids
+            .filter_map(|index| address(&text(&format!("gids/{index}"))))
+            .filter(|_| link_layer == "Ethernet")
+            .collect();
         addresses.sort();
         addresses.dedup();
         Self {
@@ -150,7 +148,7 @@ impl Port {
                 .unwrap_or_default()
                 .to_owned(),
             rate: text("rate"),
-            link_layer: text("link_layer"),
+            link_layer,
             networks,
             addresses,
             uverbs: None,
@@ -163,16 +161,14 @@ impl Port {
     }
 }
 
-/// The IP address in a GID. None: it is made of the device's number, as all GIDs of InfiniBand are.
+/// The IP address in a GID of RoCE. None: an unused entry of the table, or a link-local address.
 ///
-/// Source: InfiniBand Architecture Specification, annex 17 (RoCEv2).
+/// Source: InfiniBand Architecture Specification, Annex A17 (RoCEv2): the GID is the IPv6 address,
+/// or the IPv4-mapped one.
 fn address(gid: &str) -> Option<IpAddr> {
-    let gid: Ipv6Addr = gid.parse().ok()?;
-    match gid.to_ipv4_mapped() {
-        Some(address) => Some(address.into()),
-        None if gid.is_unspecified() || gid.is_unicast_link_local() => None,
-        None => Some(gid.into()),
-    }
+    let address: Ipv6Addr = gid.parse().ok()?;
+    let is_usable = !address.is_unspecified() && !address.is_unicast_link_local();
+    is_usable.then(|| address.to_canonical())
 }
 
 /// The file by which programs use a device, and whether this process may open it.
@@ -225,7 +221,7 @@ mod tests {
             (&format!("{PORT}/gid_attrs/ndevs/1"), "d0\n"),
             (
                 &format!("{PORT}/gids/0"),
-                "fe80:0000:0000:0000:0000:00ff:fe00:0001\n",
+                "fe80:0000:0000:0000:5054:00ff:fe12:3456\n",
             ),
             (
                 &format!("{PORT}/gids/1"),
@@ -246,7 +242,8 @@ mod tests {
         assert!(port.is_active());
         assert_eq!(port.rate, "100 Gb/sec (4X EDR)");
         assert_eq!(port.networks, ["d0"]);
-        assert_eq!(port.addresses, [IpAddr::from([10, 8, 0, 1])]);
+        let listen: IpAddr = "10.8.0.1".parse().expect("an address");
+        assert_eq!(port.addresses, [listen]);
         assert!(facts.has_driver && facts.has_manager);
         assert_eq!(facts.closed(), None);
     }

@@ -112,12 +112,9 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
             Ended::Closed => ConnectError::new(ConnectErrorKind::Closed, session.close_reason()),
             Ended::Socket(errno) => ConnectError::socket("the connection", -errno),
             Ended::Rdma(failure) if !session.is_connected() => {
-                ConnectError::new(ConnectErrorKind::Unreachable, failure.why.as_str())
+                ConnectError::rdma_not_connected(failure)
             }
-            Ended::Rdma(failure) => {
-                let sentence = format!("the connection failed: {}", failure.why);
-                ConnectError::new(ConnectErrorKind::Closed, sentence)
-            }
+            Ended::Rdma(failure) => ConnectError::rdma_lost("the connection", failure),
             Ended::Violation(violation) => {
                 let sentence = format!("the target broke the rules: {}", violation.sentence());
                 ConnectError::new(ConnectErrorKind::Protocol, sentence)

@@ -95,12 +95,9 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
             }
             Ended::Socket(errno) => ConnectError::socket(&queue, -errno),
             Ended::Rdma(failure) if !session.connections[index].is_connected() => {
-                ConnectError::new(ConnectErrorKind::Unreachable, failure.why.as_str())
+                ConnectError::rdma_not_connected(failure)
             }
-            Ended::Rdma(failure) => {
-                let sentence = format!("{queue} failed: {}", failure.why);
-                ConnectError::new(ConnectErrorKind::Closed, sentence)
-            }
+            Ended::Rdma(failure) => ConnectError::rdma_lost(&queue, failure),
             Ended::Violation(violation) => {
                 session.terminating = Some(index);
                 let sentence = format!("{queue}: the target broke the protocol: {violation}");

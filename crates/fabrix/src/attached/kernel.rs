@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fabrix_block::spec::{Disk, Remote};
 use fabrix_block::{Device, Spec};
-use fabrix_host::Options;
+use fabrix_host::{Options, Transport};
 use fabrix_rt::process::is_root;
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
     }
     // Otherwise the user would load a module only to learn that the kernel cannot access this disk.
     if !args.uri.starts_with("nvme+tcp:") {
-        return Err(no_disk_of_the_kernels());
+        return Err(over_rdma(&args.uri).unwrap_or_else(no_disk_of_the_kernels));
     }
     match OpenOptions::new().read(true).write(true).open(FABRICS) {
         Ok(_) => Ok(()),
@@ -115,6 +115,21 @@ fn remote_address(disk: &dyn Device) -> Result<(Remote, SocketAddr), Failure> {
 
 fn no_disk_of_the_kernels() -> Failure {
     Failure::usage("--as kernel is for an nvme+tcp:// disk without options of ours")
+}
+
+/// The command that attaches a disk over NVMe/RDMA to the kernel. None: another disk.
+fn over_rdma(uri: &str) -> Option<Failure> {
+    let Disk::Remote(remote) = Spec::parse(uri).ok()?.disk else {
+        return None;
+    };
+    let (host, nqn) = (remote.host, remote.nqn.as_deref().unwrap_or("NQN"));
+    let port = remote.port.unwrap_or(fabrix_host::DEFAULT_PORT);
+    (remote.scheme == Transport::Rdma.scheme()).then(|| {
+        Failure::usage(format!(
+            "--as kernel is for an nvme+tcp:// disk; for this one write \
+             nvme connect -t rdma -a {host} -s {port} -n {nqn}, or leave out --as"
+        ))
+    })
 }
 
 /// The kernel's connection parameters, in the words of `nvme connect`.
@@ -301,3 +316,29 @@ const O_EXCL: i32 = fabrix_rt::errno::O_EXCL;
 const EALREADY: i32 = 114;
 /// Shortest queue that the kernel accepts.
 const QUEUE_SIZE_MIN: u16 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_over_rdma_is_refused_with_the_command_that_attaches_it() {
+        for (uri, command) in [
+            (
+                "nvme+rdma://192.0.2.1/nqn.2026-01.io.fabrix:disks/1",
+                "-a 192.0.2.1 -s 4420 -n nqn.2026-01.io.fabrix:disks,",
+            ),
+            (
+                "nvme+rdma://[2001:db8::1]:4421",
+                "-a 2001:db8::1 -s 4421 -n NQN,",
+            ),
+        ] {
+            let said = over_rdma(uri).expect(uri).to_string();
+            assert!(
+                said.contains(&format!("nvme connect -t rdma {command}")),
+                "{said}"
+            );
+        }
+        assert!(over_rdma("iser://192.0.2.1").is_none());
+    }
+}

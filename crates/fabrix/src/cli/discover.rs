@@ -48,7 +48,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
         Some(_) => {
             fabrix_host::discover(&address(&remote)?, &options).map_err(not_reached(&remote))?
         }
-        None => discover_at_usual_ports(&address(&remote)?, &options)?,
+        None => discover_at_usual_ports(&remote, &options)?,
     };
     show(args.output, || to_text(&log), || to_json(&log))?;
     tell_unreadable(&remote, &log)
@@ -104,7 +104,8 @@ fn tell_unreadable_portals(
 }
 
 /// Tries the discovery port and then the port of subsystems, where most targets answer too.
-fn discover_at_usual_ports(place: &Address, options: &Options) -> Result<DiscoveryLog, Failure> {
+fn discover_at_usual_ports(remote: &Remote, options: &Options) -> Result<DiscoveryLog, Failure> {
+    let place = &address(remote)?;
     let first = Address {
         port: DISCOVERY_PORT,
         ..place.clone()
@@ -118,17 +119,29 @@ fn discover_at_usual_ports(place: &Address, options: &Options) -> Result<Discove
             say(format_args!("{first} answers"));
             return Ok(log);
         }
-        Err(error) if error.kind() == ConnectErrorKind::Usage => return Err(error.into()),
+        // Another port needs the same.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ConnectErrorKind::Usage | ConnectErrorKind::Local
+            ) =>
+        {
+            return Err(error.into());
+        }
         Err(error) => error,
     };
     let log = fabrix_host::discover(place, options);
-    match log {
+    match &log {
+        // The port is optional.
+        Ok(_) if error.kind() == ConnectErrorKind::Unreachable => {
+            say(format_args!("{place} answers"));
+        }
         Ok(_) => say(format_args!(
             "{place} answers; port {DISCOVERY_PORT} does not: {error}"
         )),
         Err(_) => say(format_args!("{error}")),
     }
-    Ok(log?)
+    log.map_err(not_reached(remote))
 }
 
 /// Time limit for the first port, because a firewall may drop the packets.

@@ -9,6 +9,7 @@ use fabrix_attach::fuse::{KernelRing, RING_SWITCH};
 use fabrix_rt::{engine, local_peer, process, topology};
 use serde_json::json;
 
+use super::discover::bracketed;
 use super::terminal::show;
 use crate::args::DoctorArgs;
 use crate::attached::has_fuse;
@@ -133,7 +134,9 @@ fn locked_memory(has_rdma: bool) -> Finding {
     if !has_rdma || !is_low || process::is_root() {
         return finding("locked memory", format!("{limit} bytes; enough"), None);
     }
-    let found = format!("{limit} bytes; little for RDMA, which locks all buffers of a shard");
+    let found = format!(
+        "{limit} bytes; little for RDMA, whose devices need their buffers locked in memory"
+    );
     let fix = "raise the limit: ulimit -l unlimited, or LimitMEMLOCK=infinity of a systemd unit";
     finding("locked memory", found, Some(fix))
 }
@@ -280,11 +283,18 @@ fn rdma(ports: &Result<Vec<sys_rdma::Port>, sys_rdma::Refused>) -> Finding {
     let as_text = |port: &sys_rdma::Port| {
         let mut parts = vec![port.state.as_str(), &port.link_layer, &port.rate];
         parts.extend(port.networks.iter().map(String::as_str));
+        let listen = port
+            .addresses
+            .iter()
+            .map(|at| format!("--listen nvme+rdma://{}", bracketed(&at.to_string())));
+        let listen: Vec<String> = listen.collect();
+        parts.extend(listen.iter().map(String::as_str));
         format!("{} port {}: {}", port.device, port.number, parts.join(", "))
     };
     let found: Vec<String> = ports.iter().map(as_text).collect();
     let has_active = ports.iter().any(sys_rdma::Port::is_active);
-    let fix = "no port is active: plug in a cable, or, as root: ip link set ETH up";
+    let fix = "no port is active: plug in a cable, or, as root: ip link set ETH up, where ETH is the \
+               network interface of the port";
     finding("rdma", found.join("; "), (!has_active).then_some(fix))
 }
 

@@ -75,3 +75,48 @@ fn disks_that_look_alike_are_several() {
     let gone = uuid(&disks.remove(0));
     assert_eq!(uuid(&open(&opener, "ram:1M")), gone);
 }
+
+fn hint(uri: &str, kind: ConnectErrorKind) -> Option<String> {
+    let Disk::Remote(remote) = Spec::parse(uri).expect(uri).disk else {
+        panic!("{uri} is a remote disk");
+    };
+    other_address(&remote, kind)
+}
+
+#[test]
+fn the_address_that_was_meant_keeps_its_transport() {
+    for (uri, meant) in [
+        ("iscsi://192.0.2.1:4420", "nvme+tcp://192.0.2.1:4420?"),
+        ("iser://192.0.2.1:4420", "nvme+rdma://192.0.2.1:4420?"),
+        ("iser://192.0.2.1:8009", "nvme+rdma://192.0.2.1:8009?"),
+        ("nvme+tcp://192.0.2.1:3260", "iscsi://192.0.2.1:3260?"),
+        ("nvme+rdma://192.0.2.1:3260", "iser://192.0.2.1:3260?"),
+    ] {
+        for kind in [ConnectErrorKind::Unreachable, ConnectErrorKind::Closed] {
+            let said = hint(uri, kind).expect(uri);
+            assert!(said.ends_with(&format!("do you mean {meant}")), "{said}");
+        }
+        assert_eq!(hint(uri, ConnectErrorKind::Local), None, "{uri}");
+    }
+}
+
+#[test]
+fn a_target_that_is_not_reached_over_rdma_may_be_reached_over_tcp() {
+    let kind = ConnectErrorKind::Unreachable;
+    for (uri, meant) in [
+        (
+            "nvme+rdma://192.0.2.1",
+            Some("over TCP: nvme+tcp://192.0.2.1"),
+        ),
+        (
+            "iser://[2001:db8::1]:3260",
+            Some("over TCP: iscsi://[2001:db8::1]:3260"),
+        ),
+        ("nvme+tcp://192.0.2.1", None),
+        ("iscsi://192.0.2.1", None),
+    ] {
+        assert_eq!(hint(uri, kind).as_deref(), meant, "{uri}");
+        assert_eq!(hint(uri, ConnectErrorKind::Local), None, "{uri}");
+        assert_eq!(hint(uri, ConnectErrorKind::Refused), None, "{uri}");
+    }
+}

@@ -19,10 +19,12 @@ use std::time::Duration;
 use fabrix_bench::Counted;
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
+use fabrix_host::Transport;
 
 use crate::cli::bench::args::NetArgs;
 use crate::cli::bench::publish::{make_folder, publish};
 use crate::cli::bench::session::stop_flag;
+use crate::disks::transport;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Shown, Table};
 use client::Outcome;
@@ -35,18 +37,21 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         return server::run(address, args, &stop);
     }
     let host = Host::parse(args.host.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
-    if host.is_rdma && (args.reverse || args.bidir) {
+    let has_rdma = host.wire != Wire::Tcp || args.rdma;
+    if has_rdma && (args.reverse || args.bidir) {
         return Err(Failure::usage("-R and --bidir are for streams over TCP"));
     }
     let address = &host.address;
-    let tcp = match host.is_rdma {
-        true => None,
-        false => Some(Tcp::new(args, address, &stop)?),
+    let tcp = match host.wire {
+        Wire::Rdma => None,
+        Wire::Tcp | Wire::Both => Some(Tcp::new(args, address, &stop)?),
     };
-    let rdma = match host.is_rdma || args.rdma {
+    let rdma = match has_rdma {
         true => Some(rdma::Plan::new(args, address, &stop)?),
         false => None,
     };
+    // Before the part over TCP, which takes a while.
+    rdma.as_ref().map_or(Ok(()), rdma::Plan::check)?;
     let leads = [
         tcp.as_ref().map(Tcp::lead),
         rdma.as_ref().map(rdma::Plan::lead),
@@ -186,27 +191,38 @@ pub(crate) fn loopback_iops(
 struct Host {
     /// Host and port.
     address: String,
-    /// Only RDMA is meant.
-    is_rdma: bool,
+    wire: Wire,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wire {
+    Tcp,
+    Rdma,
+    Both,
 }
 
 impl Host {
     /// Parses HOST, HOST:PORT, rdma://HOST, rdma://HOST:PORT, or a disk's URI, whose host is meant.
+    /// The URI of a disk over RDMA means both.
     fn parse(word: &str) -> Result<Self, String> {
-        let (host, is_rdma) = match (word.strip_prefix("rdma://"), word.contains("://")) {
-            (Some(host), _) => (host.to_owned(), true),
-            (None, true) => (host_of_disk(word)?, false),
-            (None, false) => (word.to_owned(), false),
+        let (host, wire) = match (word.strip_prefix("rdma://"), word.contains("://")) {
+            (Some(host), _) => (host.to_owned(), Wire::Rdma),
+            (None, true) => host_of_disk(word)?,
+            (None, false) => (word.to_owned(), Wire::Tcp),
         };
         let address = with_port(&host)
             .ok_or_else(|| format!("{word} is neither HOST[:PORT] nor the URI of a remote disk"))?;
-        Ok(Self { address, is_rdma })
+        Ok(Self { address, wire })
     }
 }
 
-fn host_of_disk(uri: &str) -> Result<String, String> {
+fn host_of_disk(uri: &str) -> Result<(String, Wire), String> {
     match Spec::parse(uri).map_err(|error| error.to_string())?.disk {
-        SpecDisk::Remote(remote) => Ok(remote.host),
+        SpecDisk::Remote(remote) if transport(&remote) == Some(Transport::Rdma) => {
+            Ok((remote.host, Wire::Both))
+        }
+        SpecDisk::Remote(remote) => Ok((remote.host, Wire::Tcp)),
         _ => Err(format!("{uri} is a disk of this machine; name a host")),
     }
 }
@@ -335,24 +351,26 @@ mod tests {
 
     #[test]
     fn a_host_is_found_in_whatever_names_it() {
-        for (word, expected, is_rdma) in [
-            ("192.0.2.1", "192.0.2.1:5301", false),
-            ("storage:911", "storage:911", false),
-            ("::1", "[::1]:5301", false),
-            ("[::1]", "[::1]:5301", false),
-            ("[::1]:911", "[::1]:911", false),
-            ("nvme+tcp://192.0.2.1:4420", "192.0.2.1:5301", false),
+        for (word, expected, wire) in [
+            ("192.0.2.1", "192.0.2.1:5301", Wire::Tcp),
+            ("storage:911", "storage:911", Wire::Tcp),
+            ("::1", "[::1]:5301", Wire::Tcp),
+            ("[::1]", "[::1]:5301", Wire::Tcp),
+            ("[::1]:911", "[::1]:911", Wire::Tcp),
+            ("nvme+tcp://192.0.2.1:4420", "192.0.2.1:5301", Wire::Tcp),
             (
                 "iscsi://[fe80::1]/iqn.2026-01.io.fabrix:disk/0",
                 "[fe80::1]:5301",
-                false,
+                Wire::Tcp,
             ),
-            ("rdma://192.0.2.1", "192.0.2.1:5301", true),
-            ("rdma://storage:7174", "storage:7174", true),
-            ("rdma://[fe80::1]:911", "[fe80::1]:911", true),
+            ("nvme+rdma://192.0.2.1:4420", "192.0.2.1:5301", Wire::Both),
+            ("iser://storage", "storage:5301", Wire::Both),
+            ("rdma://192.0.2.1", "192.0.2.1:5301", Wire::Rdma),
+            ("rdma://storage:7174", "storage:7174", Wire::Rdma),
+            ("rdma://[fe80::1]:911", "[fe80::1]:911", Wire::Rdma),
         ] {
             let address = expected.to_owned();
-            assert_eq!(Host::parse(word), Ok(Host { address, is_rdma }), "{word}");
+            assert_eq!(Host::parse(word), Ok(Host { address, wire }), "{word}");
         }
         for word in [
             "file:///tmp/disk",

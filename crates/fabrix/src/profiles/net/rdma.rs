@@ -25,6 +25,7 @@ use crate::cli::bench::args::NetArgs;
 use crate::failure::{Failure, Kind};
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Shown, Table};
 use client::Found;
+use endpoint::{Events, NOT_OVER_LOOPBACK};
 use wire::{BYTES_MOST, DEPTH_MOST, IN_FLIGHT_MOST, Mode, Order};
 
 /// The measurements over RDMA that a command asks for.
@@ -89,6 +90,18 @@ impl Plan {
             sizes.join(", "),
             self.time.as_secs_f64()
         )
+    }
+
+    /// Errors: this machine has no RDMA, or the address cannot be reached over RDMA.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let cannot = |why: String| Failure::new(Kind::Connect, format!("{}: {why}", self.address));
+        Events::open().map_err(cannot)?;
+        match self.resolve()?.ip().is_loopback() {
+            true => Err(cannot(format!(
+                "{NOT_OVER_LOOPBACK}; name another address of that machine"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Measures everything. Stops at the first failure.

@@ -23,6 +23,11 @@ pub(super) fn run(
     args: &NetArgs,
     stop: &Arc<AtomicBool>,
 ) -> Result<ExitCode, Failure> {
+    if let Some((_, bare)) = address.split_once("://") {
+        return Err(Failure::usage(format!(
+            "--server {address}: write ADDR:PORT --rdma, like {bare} --rdma; without --rdma only TCP is served"
+        )));
+    }
     let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => Failure::usage(format!(
             "--server {address}: {error}; write ADDR:PORT, like 127.0.0.1:5301"

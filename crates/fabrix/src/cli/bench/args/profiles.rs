@@ -160,8 +160,9 @@ pub(crate) enum CdmPreset {
 /// Arguments of `bench net`.
 #[derive(Args)]
 pub(crate) struct NetArgs {
-    /// The other end: HOST[:PORT], or a disk's URI, whose host is meant; rdma://HOST[:PORT]: over
-    /// RDMA only, where `rping -s` may listen instead of ours
+    /// The other end: HOST[:PORT], or a disk's URI, whose host is meant (nvme+rdma:// and iser://
+    /// as with --rdma); rdma://HOST[:PORT]: over RDMA only, where `rping -s` may listen instead of
+    /// ours
     #[arg(
         value_name = "HOST[:PORT] or URI",
         required_unless_present = "server",

@@ -18,7 +18,7 @@ use sys_rdma::{Done, Event, EventKind, Id, Parameters, QueuePair};
 
 use super::super::wire::PATIENCE;
 use super::endpoint::{CLOCK, COMPLETIONS, Events, Nic, shard};
-use super::load::Load;
+use super::load::{Load, UNREGISTERED};
 use super::ping::Ping;
 use super::wire::{Answer, Mode, Order, Refusal};
 use crate::failure::{Failure, Kind};
@@ -169,7 +169,7 @@ impl Client {
                     .map_err(not_connected)
             }
             EventKind::RouteResolved => match self.rising.take() {
-                Some(id) => self.connect(shard, id).map_err(not_connected),
+                Some(id) => self.connect(shard, id).map_err(|error| no_queue(&error)),
                 None => Ok(()),
             },
             EventKind::Established(parameters) => self.established(shard, &parameters),
@@ -345,6 +345,14 @@ impl Role {
             Self::Ping(ping) => ping.received(message, now),
             Self::Load(load) => load.received(message, now).map_err(Failure::io),
         }
+    }
+}
+
+/// The queue pair cannot be made. Memory that a device knows counts as locked.
+fn no_queue(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => not_connected(format!("{error}: {UNREGISTERED}")),
+        _ => not_connected(error),
     }
 }
 

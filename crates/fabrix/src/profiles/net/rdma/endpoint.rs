@@ -146,5 +146,7 @@ impl Nic {
     }
 }
 
+/// No RDMA device has the address of loopback.
+pub(super) const NOT_OVER_LOOPBACK: &str = "RDMA does not run over loopback";
 /// Longest message that is copied. Longer ones go out of the buffer in which they are.
 pub(super) const COPIED_MOST: u32 = 256;

@@ -18,7 +18,7 @@ use fabrix_rt::{Completion, Nanos, Shard, SpinPolicy, Task, TaskId, Token};
 use sys_rdma::{Device, Event, EventKind, Id, Parameters, QueuePair};
 
 use super::super::wire::PATIENCE;
-use super::endpoint::{CLOCK, COMPLETIONS, Events, Nic, shard};
+use super::endpoint::{CLOCK, COMPLETIONS, Events, NOT_OVER_LOOPBACK, Nic, shard};
 use super::limits::{REQUESTS_MOST, admit};
 use super::served::Served;
 use super::wire::{Answer, Mode, Order, Refusal};
@@ -125,7 +125,7 @@ impl Server {
         let events = Events::open()?;
         // The kernel would let it listen, but no client could connect.
         if address.ip().is_loopback() {
-            return Err(format!("RDMA does not run over loopback; {NAME_ANOTHER}"));
+            return Err(format!("{NOT_OVER_LOOPBACK}; {NAME_ANOTHER}"));
         }
         let listener = events.id(LISTENER).map_err(|error| error.to_string())?;
         let listening = listener.listen(address, BACKLOG);

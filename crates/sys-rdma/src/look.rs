@@ -55,6 +55,13 @@ pub fn look() -> Result<Vec<Port>, Refused> {
     }
 }
 
+/// The IP addresses of all ports that pass data.
+pub fn addresses() -> Vec<IpAddr> {
+    let ports = Facts::read(Path::new("/")).ports.into_iter();
+    let active = ports.filter(Port::is_active);
+    active.flat_map(|port| port.addresses).collect()
+}
+
 impl Facts {
     /// Reads the facts of a machine whose files lie below `root`.
     pub(crate) fn read(root: &Path) -> Self {

@@ -55,6 +55,11 @@ pub fn look() -> Result<Vec<Port>, Refused> {
     }
 }
 
+/// Why no device can be opened, if none can.
+pub(crate) fn closed() -> Option<Refused> {
+    Facts::read(Path::new("/")).closed()
+}
+
 /// The IP addresses of all ports that pass data.
 pub fn addresses() -> Vec<IpAddr> {
     let ports = Facts::read(Path::new("/")).ports.into_iter();

@@ -68,4 +68,44 @@ refused as_nobody 64 rdma-ping connect $RDMA:$RDMA_PORT
 contains "a client that may lock 64 KiB" "$refusal" "Cannot allocate memory"
 as_nobody 16384 rdma-ping connect $RDMA:$RDMA_PORT
 ping_served
+
+# Our target, as nobody: without the right to open the device, then with little memory that may be locked. A host that
+# connects is refused with the limit in the log, and the target goes on. With enough memory it serves.
+chmod 600 /dev/infiniband/uverbs0
+refused as_nobody 16384 fabrix serve ram:16M --listen nvme+rdma://$RDMA --allow any
+contains "the target" "$refusal" "cannot listen on $RDMA:4420" "/dev/infiniband/uverbs0 cannot be opened"
+chmod 666 /dev/infiniband/uverbs0
+# serve_as_nobody LOCKED: our target as a user who may lock so many KiB.
+serve_as_nobody() {
+    : >/tmp/serve.out
+    as_nobody "$1" fabrix serve --nqn $NQN ram:16M --listen nvme+rdma://$RDMA --allow any -o json >/tmp/serve.out \
+        2>/tmp/serve.err &
+    target=$!
+    wait_for 30 serves_or_ended
+    kill -0 $target || fail "the target has ended: $(cat /tmp/serve.err)"
+}
+DISK=nvme+rdma://$RDMA/$NQN/1
+serve_as_nobody 64
+contains "the target's warning" "$(cat /tmp/serve.err)" "locked memory: 65536 bytes" "ulimit -l"
+for protocol in nvme+rdma iser; do
+    refused as_nobody 64 fabrix bench $protocol://$RDMA/$NQN/1 --runtime 1s
+    contains "the host over $protocol" "$refusal" "locked memory" "ulimit -l"
+done
+refused fabrix bench $DISK --runtime 1s
+contains "the target's log" "$(cat /tmp/serve.err)" "RDMA connection cannot be made" "ulimit -l"
+kill -0 $target || fail "the target has ended: $(cat /tmp/serve.err)"
+stop
+serve_as_nobody 65536
+fabrix bench $DISK --runtime 1s >/dev/null
+stop
+
+# Loopback and an address of another machine.
+for address in 127.0.0.1 10.9.9.9; do
+    refused fabrix serve ram:16M --listen nvme+rdma://$address --allow any
+    contains "the target at $address" "$refusal" "$address"
+    case $refusal in
+    *"does not run over loopback"* | *"is not an address of this machine"*) ;;
+    *) fail "the target at $address says: $refusal" ;;
+    esac
+done
 rdma_unused

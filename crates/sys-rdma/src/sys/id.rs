@@ -15,6 +15,7 @@ use super::layout::{self, CmId};
 use super::library::Libraries;
 use super::{check, device::Device};
 use crate::event::NO_DEVICE;
+use crate::look;
 
 /// A listener, or one end of a connection before it has a queue pair.
 pub struct Id {
@@ -331,7 +332,10 @@ fn destroy(libraries: &Libraries, raw: NonNull<CmId>) {
 }
 
 pub(super) fn no_device() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, NO_DEVICE)
+    match look::closed() {
+        Some(refused) => io::Error::new(io::ErrorKind::NotFound, refused),
+        None => io::Error::new(io::ErrorKind::NotFound, NO_DEVICE),
+    }
 }
 
 /// A sentence instead of ENODEV.

@@ -5,10 +5,10 @@
 //! ```
 //! Each line of standard input is a connection: its private data, then its messages, as hexadecimal
 //! digits between blanks; `-` stands for no bytes. A message is sent when there was an answer to
-//! the one before. A connection whose line begins with `+` stays open until the program ends, which
-//! is when standard input ends. Standard output has a line for each connection: `refused PRIVATE-DATA`, or
-//! `ended ANSWER...` if the server ended the connection, or `answered ANSWER...`. A server that is
-//! silent for 10 seconds is an error.
+//! the one before. A connection whose line begins with `+` stays open until standard input ends.
+//! Standard output has a line for each connection: `refused PRIVATE-DATA`, or `ended ANSWER...` if
+//! the server ended the connection, or `answered ANSWER...`. A server that is silent for 10 seconds
+//! is an error.
 
 use std::cell::RefCell;
 use std::io::BufRead as _;

@@ -130,7 +130,8 @@ impl CmId {
         match self {
             // The kernel would let it listen, but nobody could connect.
             Self::Verbs(_) if address.ip().is_loopback() => {
-                let sentence = "RDMA does not run over loopback; use the address of an RDMA device: see `fabrix doctor`";
+                let sentence = "RDMA does not run over loopback; use the address of an RDMA device: see \
+                                `fabrix doctor`";
                 Err(io::Error::new(io::ErrorKind::Unsupported, sentence))
             }
             Self::Verbs(id) => id.listen(address, backlog),

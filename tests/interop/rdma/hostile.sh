@@ -41,7 +41,8 @@ outcome() {
 
 # accepted COUNT: so many answers are those to a Connect that has succeeded: controller, queue head, command and status.
 accepted() {
-    is "accepted commands of Connect" "$(grep -c '^answered [0-9a-f]\{4\}0000.\{12\}000001000000' /tmp/answers)" $1
+    is "accepted commands of Connect in $(head -n 7 /tmp/answers)" \
+        "$(grep -c '^answered [0-9a-f]\{4\}0000.\{12\}000001000000' /tmp/answers)" $1
 }
 
 serve ram:16M --listen nvme+rdma://$RDMA --listen iser://$RDMA --allow any

@@ -35,13 +35,15 @@ mv /dev/infiniband/rdma_cm /dev/moved
 says "/dev/infiniband/rdma_cm is not there" "modprobe rdma_ucm"
 mv /dev/moved /dev/infiniband/rdma_cm
 
-# as_nobody LOCKED WORD...: as a user who may lock so many KiB.
+# become_nobody LOCKED WORD...: this shell becomes the command of a user who may lock so many KiB.
+become_nobody() {
+    ulimit -l "$1"
+    shift
+    exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+
 as_nobody() {
-    (
-        ulimit -l "$1"
-        shift
-        exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
-    )
+    (become_nobody "$@")
 }
 chmod 600 /dev/infiniband/rdma_cm
 refused as_nobody 8192 rdma-ping look
@@ -78,7 +80,7 @@ chmod 666 /dev/infiniband/uverbs0
 # serve_as_nobody LOCKED: our target as a user who may lock so many KiB.
 serve_as_nobody() {
     : >/tmp/serve.out
-    as_nobody "$1" fabrix serve --nqn $NQN ram:16M --listen nvme+rdma://$RDMA --allow any -o json >/tmp/serve.out \
+    become_nobody "$1" fabrix serve --nqn $NQN ram:16M --listen nvme+rdma://$RDMA --allow any -o json >/tmp/serve.out \
         2>/tmp/serve.err &
     target=$!
     wait_for 30 serves_or_ended

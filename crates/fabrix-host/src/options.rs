@@ -7,6 +7,7 @@ use std::time::Duration;
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_rt::{Control, ControlThread, Engine};
 
+use crate::multipath::Access;
 use crate::{ConnectError, ConnectErrorKind, Trace, Transport};
 
 /// Parameters of sessions, of NVMe and iSCSI alike.
@@ -77,6 +78,8 @@ pub enum PathEvent {
     /// The target refuses the disk, or has another disk in its place, with the reason as a
     /// sentence. Reported for each attempt.
     Unusable(Arc<str>),
+    /// The target has told how it serves the disk over this path.
+    Access(Access),
     /// The connection is lost, and no attempt follows.
     GivenUp,
     /// The disk has changed its size. [`Device::resize`](fabrix_block::Device::resize) reads

@@ -35,6 +35,7 @@ mod disk_faults;
 mod driver;
 mod faults;
 mod files;
+mod gateways;
 mod hosts;
 mod images;
 mod net;

@@ -18,6 +18,7 @@ use crate::disk::{DiskHabits, SimDisk};
 use crate::disk_faults::DiskFaults;
 use crate::faults;
 use crate::files::FileHabits;
+use crate::gateways::Gateways;
 use crate::hosts::{self, Host, Protocol, Way};
 use crate::net::Habits;
 use crate::report::Report;
@@ -38,7 +39,8 @@ pub(crate) enum Subject {
     Files,
     /// The disk fails, and the machine of the target may lose its power.
     Errors,
-    /// As [`Network`](Self::Network), and hosts have two paths.
+    /// As [`Network`](Self::Network), and hosts have two paths, at which the target changes how it
+    /// serves the disk (ANA).
     Paths,
     /// Faults of the RDMA network and of the target's process.
     Rdma,
@@ -151,8 +153,10 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     } else if !is_calm {
         faults::plan(&world, &server, &mut choices);
     }
+    let mut gateways = Gateways::default();
     if subject == Subject::Paths {
         faults::plan_lost_paths(&world, &mut choices);
+        gateways = Gateways::plan(&world, &mut choices);
     }
     if !is_calm {
         faults::plan_killed_hosts(&world, &hosts, &mut choices);
@@ -177,6 +181,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     };
     while !have_ended(&hosts.borrow()) && world.now() < limit {
         world.step(limit);
+        gateways.make_due(&server);
     }
     let mut report = Report {
         time: world.now() - began,

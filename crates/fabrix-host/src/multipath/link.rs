@@ -1,9 +1,11 @@
 //! What a session and the pool of its disk say to each other, on one shard.
 //!
 //! A session that is a path does not keep requests without a connection. It hands each one back
-//! with its [`Fate`], and tells the pool when it has a connection and when it has lost it.
+//! with its [`Fate`], and tells the pool when it has a connection, when it has lost it, and how the
+//! target serves the disk over it.
 
 use std::cell::Cell;
+use std::fmt;
 use std::time::Duration;
 
 use fabrix_rt::{Completion, Loan, Nanos, Shard, Token};
@@ -36,12 +38,43 @@ impl Fate {
     }
 }
 
+/// How a target serves a disk over one of its paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Requests are executed. This path comes before others.
+    Optimized,
+    /// Requests are executed. This path is for want of an optimized one.
+    NonOptimized,
+    /// Requests are refused.
+    Inaccessible,
+}
+
+impl Access {
+    /// The word of `fabrix list`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Optimized => "optimized",
+            Self::NonOptimized => "non-optimized",
+            Self::Inaccessible => "inaccessible",
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
 /// The state of a path, which its session writes and its pool reads.
 #[derive(Debug)]
 pub(crate) struct PathLink {
     /// Told of each change.
     pool: Token,
     is_up: Cell<bool>,
+    /// As the target has told last.
+    access: Cell<Access>,
     /// When the target certainly executes nothing more of the associations that were lost.
     quiet_at: Cell<Nanos>,
 }
@@ -51,6 +84,7 @@ impl PathLink {
         Self {
             pool,
             is_up: Cell::new(false),
+            access: Cell::new(Access::Optimized),
             quiet_at: Cell::new(Nanos(0)),
         }
     }
@@ -58,6 +92,11 @@ impl PathLink {
     /// Whether the session takes requests.
     pub(super) fn is_up(&self) -> bool {
         self.is_up.get()
+    }
+
+    /// How the target serves the disk over this path, as far as it is known.
+    pub(super) fn access(&self) -> Access {
+        self.access.get()
     }
 
     /// When commands of lost associations are certainly over.
@@ -79,6 +118,13 @@ impl PathLink {
     pub(crate) fn leaving(&self, shard: &mut Shard) {
         self.is_up.set(false);
         self.tell(shard);
+    }
+
+    /// The target has told how it serves the disk over this path.
+    pub(crate) fn serves(&self, shard: &mut Shard, access: Access) {
+        if self.access.replace(access) != access {
+            self.tell(shard);
+        }
     }
 
     /// The connection is lost. A target that does not hear of it gives the association up within

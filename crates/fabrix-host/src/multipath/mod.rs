@@ -22,6 +22,7 @@ use std::time::Duration;
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
 use fabrix_rt::{Shard, Token};
 
+pub use self::link::Access;
 use self::link::PathLink;
 use self::path::Path;
 pub use self::policy::Policy;

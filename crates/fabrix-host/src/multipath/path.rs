@@ -5,7 +5,7 @@ use std::rc::Rc;
 use fabrix_block::Channel;
 use fabrix_rt::Nanos;
 
-use super::link::PathLink;
+use super::link::{Access, PathLink};
 use super::policy::View;
 use super::table::Entry;
 
@@ -42,14 +42,19 @@ impl Path {
         }
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.channel.is_some() && self.link.is_up()
+    }
+
+    /// Whether the path is connected, and its target executes requests as far as it has told.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_connected() && self.link.access() != Access::Inaccessible
     }
 
     pub(super) fn view(&self, now: Nanos) -> View {
         View {
             is_usable: self.is_up() && now >= self.resumes_at(),
-            is_optimized: true,
+            is_optimized: self.link.access() == Access::Optimized,
             requests: self.requests,
             bytes: self.bytes,
             answer_ns: self.answer_ns,
@@ -57,7 +62,7 @@ impl Path {
         }
     }
 
-    /// When the path takes requests again, while it has a connection.
+    /// When the path takes requests again, while it is up.
     pub(super) fn resumes_at(&self) -> Nanos {
         self.refuses_until.max(self.full_until)
     }

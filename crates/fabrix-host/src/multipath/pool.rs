@@ -251,7 +251,7 @@ impl Pool {
         }
     }
 
-    /// A path has not executed a request. With a connection, its target executes none now.
+    /// A path has not executed a request. If it is up, its target executes none now.
     fn not_executed(&mut self, shard: &mut Shard, slot: u32) {
         let now = shard.now();
         let path = self.requests.entry(slot).path;
@@ -265,7 +265,7 @@ impl Pool {
         self.waiting.push_front(slot);
     }
 
-    /// A path has a connection, or has lost it.
+    /// A path has a connection, or has lost it, or its target serves the disk otherwise.
     fn news(&mut self, shard: &mut Shard) {
         if self.paths.iter().any(Path::is_up) {
             self.lost_at = None;
@@ -274,7 +274,7 @@ impl Pool {
             self.lost_at = Some(shard.now());
             self.set_timer(shard, Timer::Fail, shard.now() + self.setup.patience);
         }
-        for path in self.paths.iter().filter(|path| path.is_up()) {
+        for path in self.paths.iter().filter(|path| path.is_connected()) {
             self.unsettled.settled_by(path.index, path.link.quiet_at());
         }
         self.settle(shard);

@@ -47,6 +47,7 @@ impl<L: NvmeLink> Session<L> {
                     request,
                     compare: None,
                     write: None,
+                    is_refused: false,
                 });
                 queue.carry(second, content);
                 queue.put(first, InFlight::Other(Command::Compare { write: second }));
@@ -71,28 +72,34 @@ impl<L: NvmeLink> Session<L> {
     ) {
         self.reconnection.is_useful();
         let half = command::disk_status(Operation::CompareAndWrite { durable: false }, entry);
+        let refused = self.is_refused_here(entry);
         let queue = &mut self.connections[index];
         let both = match content {
             InFlight::Other(Command::Compare { write }) => {
                 drop(data);
                 queue.free(slot);
-                let both = compare_answered(queue.content(write), half);
-                both.map(|(request, status)| (write, request, Some(half), status))
+                let both = compare_answered(queue.content(write), (half, refused));
+                both.map(|(request, status, refused)| {
+                    (write, request, (Some(half), status), refused)
+                })
             }
             InFlight::Other(Command::Write {
                 mut request,
                 compare,
+                is_refused,
                 ..
             }) => {
                 request.data = data;
+                let is_refused = is_refused || refused;
                 if compare.is_some() {
-                    Some((slot, request, compare, half))
+                    Some((slot, request, (compare, half), is_refused))
                 } else {
                     let write = Some(half);
                     let command = Command::Write {
                         request,
                         compare,
                         write,
+                        is_refused,
                     };
                     queue.put(slot, InFlight::Other(command));
                     None
@@ -104,33 +111,41 @@ impl<L: NvmeLink> Session<L> {
                 None
             }
         };
-        if let Some((slot, request, compare, write)) = both {
+        if let Some((slot, request, (compare, write), is_refused)) = both {
             queue.put(slot, InFlight::Request(request));
-            let status = command::fused_status(compare, Some(write));
-            self.complete(shard, (index, slot), status);
+            // A pair of which one half is refused is not executed.
+            if is_refused && !write.is_ok() {
+                self.refused_here(shard, (index, slot));
+            } else {
+                let status = command::fused_status(compare, Some(write));
+                self.complete(shard, (index, slot), status);
+            }
         }
         self.send_waiting(shard);
     }
 }
 
-/// Notes the status of the Compare in the slot of the Write. Yields the request and the status of
-/// the Write, if that was answered before.
+/// Notes the status of the Compare in the slot of the Write, and whether it was refused on this
+/// path. Yields the request, the status of the Write, and whether one of both was refused, if the
+/// Write was answered before.
 fn compare_answered(
     content: &mut Option<InFlight<Command>>,
-    status: DiskStatus,
-) -> Option<(Request, DiskStatus)> {
+    (status, refused): (DiskStatus, bool),
+) -> Option<(Request, DiskStatus, bool)> {
     match content.take() {
         Some(InFlight::Other(Command::Write {
             request,
             write: Some(write),
+            is_refused,
             ..
-        })) => Some((request, write)),
+        })) => Some((request, write, is_refused || refused)),
         Some(InFlight::Other(Command::Write { request, .. })) => {
             let compare = Some(status);
             *content = Some(InFlight::Other(Command::Write {
                 request,
                 compare,
                 write: None,
+                is_refused: refused,
             }));
             None
         }

@@ -32,11 +32,13 @@ impl<L> NvmeLink for L where
 pub(crate) enum Command {
     /// The Compare of a Compare and Write, and the slot of its Write.
     Compare { write: Slot },
-    /// The Write of a Compare and Write, and the status of each half that was answered.
+    /// The Write of a Compare and Write, and the status of each half that was answered. `is_refused`:
+    /// one of them was refused on this path.
     Write {
         request: Request,
         compare: Option<DiskStatus>,
         write: Option<DiskStatus>,
+        is_refused: bool,
     },
     /// A command of the bring-up, or a Keep Alive.
     Session,
@@ -53,6 +55,9 @@ pub(crate) enum EventStep {
     Event,
     /// Get Log Page: reads the Changed Namespace List.
     List,
+    /// Get Log Page: reads the states of ANA groups. `then_waits`: an Asynchronous Event Request
+    /// follows.
+    States { then_waits: bool },
 }
 
 impl OtherCommand for Command {
@@ -72,6 +77,7 @@ impl OtherCommand for Command {
                 request,
                 compare,
                 write,
+                ..
             } => Some((request, Some(command::fused_status(compare, write)))),
             Self::Compare { .. } | Self::Session | Self::Event(_) => None,
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::ana::AnaState;
 use fabrix_proto::nvme::bringup::{Bringup, Facts};
 use fabrix_proto::nvme::queue::HostEvent;
 use fabrix_proto::nvme::spec::CompletionEntry;
@@ -30,6 +31,10 @@ pub(crate) struct Nvme {
     pub(super) bringups: Vec<Option<Bringup>>,
     /// Properties of the controller, as last read.
     pub(super) facts: Option<Arc<Facts>>,
+    /// State of the disk's ANA group, as last read. None: nothing was read.
+    pub(super) ana: Option<AnaState>,
+    /// The ANA log page is asked for.
+    pub(super) is_reading_states: bool,
     /// Answers to requests until the last tick, and the time of that tick.
     pub(super) traffic: (u64, Nanos),
 }
@@ -135,6 +140,10 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
 
     fn keep_alive(session: &mut Session<L>, shard: &mut Shard) {
         session.count_traffic(shard.now());
+        // A group leaves this state by itself, and the event may be lost.
+        if session.protocol.ana == Some(AnaState::Change) {
+            session.read_states_again(shard);
+        }
         if session.is_keep_alive_due(shard.now()) && session.keep_alive.is_answered {
             session.send_keep_alive(shard);
         }
@@ -142,6 +151,7 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
 
     fn disconnected(session: &mut Session<L>) -> bool {
         session.protocol.bringups.clear();
+        session.protocol.is_reading_states = false;
         false
     }
 }

@@ -168,8 +168,7 @@ impl<L: NvmeLink> Session<L> {
         }
         match outcome {
             Outcome::Complete(_) if self.is_refused_here(answer.0) => {
-                let request = self.connections[index].withdraw(slot);
-                hand_back(shard, request, Fate::NotExecuted);
+                self.refused_here(shard, (index, slot));
             }
             Outcome::Complete(status) => self.complete(shard, (index, slot), status),
             Outcome::Next => {
@@ -187,8 +186,15 @@ impl<L: NvmeLink> Session<L> {
 
     /// Whether the pool has to send a request on another path: the controller has not executed its
     /// command. Earlier commands of the request may have been executed: the pool repeats them too.
-    fn is_refused_here(&self, entry: &CompletionEntry) -> bool {
+    pub(super) fn is_refused_here(&self, entry: &CompletionEntry) -> bool {
         self.reconnection.path.is_some() && entry.status().is_path_related()
+    }
+
+    /// Gives the request in a slot back to the pool.
+    pub(super) fn refused_here(&mut self, shard: &mut Shard, (index, slot): (usize, Slot)) {
+        let request = self.connections[index].withdraw(slot);
+        hand_back(shard, request, Fate::NotExecuted);
+        self.read_states_again(shard);
     }
 
     /// A command has covered a part of its request. The next command goes ahead of later requests.

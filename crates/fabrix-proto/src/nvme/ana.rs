@@ -58,6 +58,14 @@ impl AnaState {
         }
     }
 
+    /// The state with this code. The high four bits of the byte are reserved.
+    #[must_use]
+    pub fn from_code(byte: u8) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|state| state.code() == byte & 0xF)
+    }
+
     /// The status of commands that need the media or the reservations of a namespace in this state.
     /// `None`: the commands are executed. Do Not Retry is never set, so hosts try another path.
     #[must_use]

@@ -7,7 +7,7 @@ use fabrix_proto::nvme::admin::GetLogPage;
 use fabrix_proto::nvme::ana::{ANA_GROUPS_MAX, AnaState, AnaStateAt};
 use fabrix_proto::nvme::features::FeatureId;
 use fabrix_proto::nvme::identify::Cns;
-use fabrix_proto::nvme::log_page::LogId;
+use fabrix_proto::nvme::log_page::{LogId, ana_bytes_most, ana_state_of};
 use fabrix_proto::nvme::nqn::DISCOVERY_NQN;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::{Hosts, Inventory, Namespace, Transport};
@@ -104,6 +104,26 @@ fn the_state_is_that_of_the_listener_through_which_the_host_came() {
     assert_eq!(state_at(TCP), 2);
     assert_eq!(state_at(RDMA), 0xF);
     assert_eq!(state_at((Transport::Tcp, "192.0.2.2:4420")), 1);
+}
+
+#[test]
+fn a_host_finds_its_namespace_in_the_page_wherever_the_page_is_cut() {
+    let mut bench = bench_at(&grouped(&[(TCP, AnaState::NonOptimized)]), TCP);
+    let page = bench.read(&log(LogId::ANA, 0, 96, true)).to_vec();
+    assert_eq!(ana_bytes_most(2, 3), 92);
+    let states = [1, 3, 4, 2].map(|nsid| ana_state_of(&page, nsid));
+    let (group_1, group_2) = (Some(AnaState::Optimized), Some(AnaState::NonOptimized));
+    assert_eq!(states, [group_2, group_1, group_2, None]);
+    for bytes in 0..page.len() {
+        let found = ana_state_of(&page[..bytes], 4);
+        assert_eq!(found, group_2.filter(|_| bytes >= 92), "{bytes} bytes");
+    }
+    // A descriptor that says that it has more namespaces than the page, and a state of no standard.
+    let mut wrong = page;
+    wrong[56..60].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(ana_state_of(&wrong, 4), group_2);
+    wrong[68] = 7;
+    assert_eq!(ana_state_of(&wrong, 4), None);
 }
 
 #[test]

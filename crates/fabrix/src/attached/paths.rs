@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk;
 use fabrix_host::PathEvent;
+use fabrix_host::multipath::Access;
 use serde_json::{Value, json};
 
 use crate::disks::{PathName, Watch};
@@ -25,6 +26,8 @@ struct Path {
     name: PathName,
     state: State,
     reconnects: u64,
+    /// How the target serves the disk over this path. None: it has not told.
+    access: Option<Access>,
     /// Reason why the disk is unusable over this path.
     fault: Option<String>,
 }
@@ -83,6 +86,7 @@ impl Paths {
                 // The first connection does not count as a reconnection.
                 state: State::Connected,
                 reconnects: 0,
+                access: None,
                 fault: None,
             });
             known.len() - 1
@@ -100,6 +104,7 @@ impl Paths {
                 path.state = State::Unusable;
                 path.fault = Some(why.to_string());
             }
+            PathEvent::Access(access) => path.access = Some(access),
             PathEvent::GivenUp => path.state = State::Lost,
             PathEvent::Changed => {}
         }
@@ -155,6 +160,7 @@ impl Paths {
                 "address": path.name.address.to_string(),
                 "state": path.state.word(),
                 "reconnects": path.reconnects,
+                "access": path.access.map(Access::word),
             })
         };
         lock(&self.known).iter().map(path).collect()

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::attach_place::{Place, begin_nbd_on, read_over_nbd, shell, until, wait};
-use super::harness::{NQN, Serve};
+use super::harness::{NQN, Serve, fabrix};
 
 #[test]
 fn a_socket_serves_a_remote_disk_and_goes_when_it_is_detached() {
@@ -212,6 +212,41 @@ fn a_stripe_of_remote_disks_is_a_disk_of_this_machine() {
     let edge = read_over_nbd(&socket, (64 << 10) - 512, 1024);
     assert_eq!((&edge[..512], &edge[512..]), (&[1; 512][..], &[2; 512][..]));
     assert_eq!(place.list()[0]["size_bytes"], 2 << 20);
+}
+
+#[test]
+fn requests_take_the_path_at_which_the_target_serves_best_and_list_says_how_it_serves() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let api = format!("unix:{}", folder.path().join("api").display());
+    let serve = Serve::start(&["ram:16M", "--api", &api]);
+    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api, "-o", "json"], words].concat());
+    let more = ctl(&["listener", "add", "nvme+tcp://127.0.0.1:0"]);
+    let second = more.exits(0).json()["listen"][1]
+        .as_str()
+        .expect("it listens")
+        .to_owned();
+    let other = serve.uri(0).replace(&serve.address(), &second);
+    let place = Place::new();
+    let both = format!("multipath:({},{other})", serve.uri(0));
+    let socket = place.attach(&[&both, "--as", "nbd-socket"]);
+    let is = |at: usize, word: &'static str| move |one: &Value| one["paths"][at]["access"] == word;
+    until(&place, "optimized", is(0, "optimized"));
+    ctl(&[
+        "ana",
+        "set",
+        "1",
+        "non-optimized",
+        "--listener",
+        &serve.address(),
+    ])
+    .exits(0);
+    until(&place, "non-optimized", is(0, "non-optimized"));
+    ctl(&["ana", "set", "1", "inaccessible", "--listener", &second]).exits(0);
+    until(&place, "inaccessible", is(1, "inaccessible"));
+    read_over_nbd(&socket, 0, 4096);
+    assert_eq!(place.list()[0]["state"], "attached");
+    ctl(&["ana", "set", "1", "optimized"]).exits(0);
+    until(&place, "optimized again", is(1, "optimized"));
 }
 
 #[test]

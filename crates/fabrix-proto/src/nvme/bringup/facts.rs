@@ -105,6 +105,8 @@ pub struct ControllerFacts {
     pub compare_and_write: bool,
     /// Whether the controller reports the state of its paths (ANA).
     pub ana: bool,
+    /// NANAGRPID: number of ANA groups.
+    pub ana_groups: u32,
     /// NN: highest possible namespace id.
     pub max_nsid: u32,
     /// OAES: asynchronous events that the controller supports.
@@ -168,6 +170,7 @@ impl ControllerFacts {
             dataset_management: has(ONCS_DATASET_MANAGEMENT),
             compare_and_write: has(ONCS_COMPARE) && fused,
             ana: data.multipath & CMIC_ANA != 0,
+            ana_groups: data.ana_groups.get(),
             max_nsid: data.namespaces.get(),
             async_events: data.async_events.get(),
         })

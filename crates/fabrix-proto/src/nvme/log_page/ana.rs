@@ -1,10 +1,10 @@
-//! Asymmetric Namespace Access log page (0Ch).
+//! Asymmetric Namespace Access log page (0Ch): a controller writes it, a host looks up a namespace.
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Window;
-use crate::nvme::ana::ANA_GROUPS_MAX;
+use crate::nvme::ana::{ANA_GROUPS_MAX, AnaState};
 use crate::nvme::subsystem::Authorized;
 
 wire! {
@@ -116,6 +116,31 @@ fn put_group(
     };
     window.put(at, descriptor.as_bytes());
     end
+}
+
+/// Length in bytes of the page of a controller with so many groups (NANAGRPID) and namespaces (NN),
+/// at most. It saturates.
+#[must_use]
+pub fn ana_bytes_most(groups: u32, namespaces: u32) -> u64 {
+    HEADER_BYTES + u64::from(groups) * DESCRIPTOR_BYTES + u64::from(namespaces) * ID_BYTES
+}
+
+/// The state of a namespace in a page, which may be cut at its end. None: the page names no such
+/// namespace, or a state that the standard does not have.
+#[must_use]
+pub fn ana_state_of(page: &[u8], nsid: u32) -> Option<AnaState> {
+    let (header, mut rest) = AnaHeader::read_from_prefix(page).ok()?;
+    for _ in 0..header.groups.get() {
+        let (descriptor, behind) = AnaDescriptor::read_from_prefix(rest).ok()?;
+        let (ids, _) = behind.as_chunks::<4>();
+        let count = usize::try_from(descriptor.namespaces.get()).unwrap_or(usize::MAX);
+        let ids = &ids[..count.min(ids.len())];
+        if ids.iter().any(|id| u32::from_le_bytes(*id) == nsid) {
+            return AnaState::from_code(descriptor.state);
+        }
+        rest = &behind[ids.len() * 4..];
+    }
+    None
 }
 
 const HEADER_BYTES: u64 = size_of::<AnaHeader>() as u64;

@@ -146,7 +146,8 @@ impl ConnectError {
     }
 
     /// Whether no target has answered: another address of the host may work.
-    pub(crate) const fn is_of_the_network(&self) -> bool {
+    #[must_use]
+    pub const fn is_of_the_network(&self) -> bool {
         matches!(
             self.kind,
             ConnectErrorKind::Unreachable | ConnectErrorKind::Timeout

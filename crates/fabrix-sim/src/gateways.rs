@@ -64,7 +64,7 @@ impl Gateways {
             let set = target.set_ana_state(ANA_GROUP_DEFAULT, state, |listen| {
                 listen.portal.address == address
             });
-            trace::note(|| Entry::new("ana", &format!("{state} at {address}: {set:?}")));
+            trace::note(|| Entry::new("ana", format!("{state} at {address}: {set:?}")));
         }
     }
 

@@ -23,7 +23,7 @@ use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::multipath::{self, Failover, PathDisk, Policy};
+use fabrix_host::multipath::{self, Failover, PathDisk, Policy, Way};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Transport, Weight};
 use fabrix_proto::portal::zone;
 use fabrix_target::DISCOVERY_PORT;
@@ -254,9 +254,9 @@ impl Opener {
             Some("fast") => Failover::Fast,
             Some(other) => return Err(wrong(format!("`failover={other}`: write safe or fast"))),
         };
-        let paths: Result<Vec<_>, _> = paths.iter().map(|path| self.open_remote(path)).collect();
+        let paths = self.open_reachable(paths)?;
         let name = spec.to_string();
-        let disk = multipath::connect(&name, paths?, (policy, failover));
+        let disk = multipath::connect(&name, paths, (policy, failover));
         Ok(Arc::new(disk.map_err(|error| {
             Failure::new(
                 Failure::from(error.clone()).kind(),
@@ -265,7 +265,68 @@ impl Opener {
         })?))
     }
 
+    /// Opens all paths of a disk. One that cannot be reached now joins when it can, if the disk is
+    /// known from another one.
+    fn open_reachable(&self, paths: &[Remote]) -> Result<Vec<Arc<dyn PathDisk>>, Failure> {
+        let tried = paths.iter().map(|path| self.try_remote(path));
+        let tried = tried.collect::<Result<Vec<_>, Failure>>()?;
+        let reached = paths.iter().zip(&tried);
+        let known = |iscsi: bool| {
+            let mut disks = reached.clone().filter(|(path, _)| is_iscsi(path) == iscsi);
+            disks.find_map(|(_, disk)| disk.as_ref().ok().map(Arc::clone))
+        };
+        let known = [false, true].map(known);
+        let opened = paths.iter().zip(tried).map(|(path, disk)| match disk {
+            Ok(disk) => Ok(disk),
+            Err(error) => match &known[usize::from(is_iscsi(path))] {
+                Some(known) if error.is_of_the_network() => {
+                    say(format_args!(
+                        "warning: {error}; this path joins the disk when it can"
+                    ));
+                    self.open_later(path, &**known)
+                }
+                _ => Err(not_reached(path)(error)),
+            },
+        });
+        opened.collect()
+    }
+
+    /// A path that is not asked, of a disk that is known from another one.
+    fn open_later(
+        &self,
+        path: &Remote,
+        known: &dyn PathDisk,
+    ) -> Result<Arc<dyn PathDisk>, Failure> {
+        let (options, theirs) = self.path_options(path)?;
+        let (port, initiator) = match is_iscsi(path) {
+            true => (
+                iscsi::DEFAULT_PORT,
+                Some(initiator(&self.initiator, path, theirs)?),
+            ),
+            false => (fabrix_host::DEFAULT_PORT, None),
+        };
+        let unit = match is_iscsi(path) {
+            true => unit(path)?.lun.map(u32::from),
+            false => path.nsid,
+        };
+        let way = Way {
+            transport: transport(path).unwrap_or(Transport::Tcp),
+            host: &path.host,
+            port: path.port.unwrap_or(port),
+            target: path.nqn.as_deref(),
+            unit,
+            options: &options,
+            initiator: initiator.as_ref(),
+        };
+        known.elsewhere(&way).map_err(not_reached(path))
+    }
+
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn PathDisk>, Failure> {
+        self.try_remote(remote)?.map_err(not_reached(remote))
+    }
+
+    /// Options of the sessions with a remote disk, which report where they belong.
+    fn path_options(&self, remote: &Remote) -> Result<(Options, Theirs), Failure> {
         let (mut options, theirs) = self.remote_options(remote)?;
         let scheme: Arc<str> = remote.scheme.as_str().into();
         let transport = Arc::clone(&scheme);
@@ -278,6 +339,15 @@ impl Opener {
                 watch(PathName { scheme, address }, event);
             });
         }
+        Ok((options, theirs))
+    }
+
+    /// Connects once. The inner error: the target was not reached, or has refused.
+    fn try_remote(
+        &self,
+        remote: &Remote,
+    ) -> Result<Result<Arc<dyn PathDisk>, ConnectError>, Failure> {
+        let (options, theirs) = self.path_options(remote)?;
         if is_iscsi(remote) {
             if options.nr_io_queues > 1 {
                 let sentence =
@@ -286,14 +356,13 @@ impl Opener {
             }
             let initiator = initiator(&self.initiator, remote, theirs)?;
             let disk = iscsi::connect(&unit(remote)?, &initiator, &options);
-            return Ok(Arc::new(disk.map_err(not_reached(remote))?));
+            return Ok(disk.map(|disk| Arc::new(disk) as Arc<dyn PathDisk>));
         }
         if let Some(why) = &self.nameless {
             return Err(Failure::usage(why));
         }
-        let disk =
-            fabrix_host::connect(&address(remote)?, &options).map_err(not_reached(remote))?;
-        Ok(Arc::new(disk))
+        let disk = fabrix_host::connect(&address(remote)?, &options);
+        Ok(disk.map(|disk| Arc::new(disk) as Arc<dyn PathDisk>))
     }
 
     /// Address and connection options of an NVMe disk. None for other disks.

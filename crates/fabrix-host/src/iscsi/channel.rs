@@ -14,7 +14,7 @@ use fabrix_rt::Shard;
 use super::Address;
 use super::known_disk::KnownDisk;
 use super::plan::{Found, Plan};
-use crate::multipath::{Link, PathDisk};
+use crate::multipath::{Link, PathDisk, Way};
 use crate::{ConnectError, ConnectErrorKind, sizes};
 
 /// A disk over iSCSI.
@@ -83,6 +83,35 @@ impl PathDisk for RemoteUnit {
     fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         Ok(self.plan.session(number).open(shard, Some(link.0)))
+    }
+
+    fn elsewhere(&self, way: &Way<'_>) -> Result<Arc<dyn PathDisk>, ConnectError> {
+        let portal = way.first_portal()?;
+        let lun = way.unit.and_then(|unit| u16::try_from(unit).ok());
+        let address = Address {
+            transport: way.transport,
+            host: way.host.to_owned(),
+            port: way.port,
+            target: way
+                .target
+                .or(self.plan.target.as_deref())
+                .map(str::to_owned),
+            lun: lun.or(self.plan.lun),
+        };
+        let initiator = way.initiator.unwrap_or(&self.plan.initiator);
+        let plan = Plan::new(&address, portal, initiator, way.options)?;
+        let mut plan = plan.expecting(&self.disk);
+        plan.lun = address.lun;
+        let identity = Identity {
+            name: address.to_string(),
+            ..self.identity.clone()
+        };
+        Ok(Arc::new(Self {
+            plan,
+            disk: Arc::clone(&self.disk),
+            identity,
+            sessions: Arc::new(AtomicU16::new(1)),
+        }))
     }
 
     fn remeasured(&self) -> Result<Arc<dyn PathDisk>, OpenError> {

@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     /// None: a discovery session.
     pub(super) target: Option<Box<str>>,
     pub(super) lun: Option<u16>,
-    initiator: Arc<Initiator>,
+    pub(super) initiator: Arc<Initiator>,
     isid: [u8; 6],
     pub(super) options: Arc<Options>,
     /// The disk, once it is known. The session then refuses a target with another disk.

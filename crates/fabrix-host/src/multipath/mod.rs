@@ -15,6 +15,7 @@ mod pool;
 mod table;
 mod unsettled;
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,9 @@ use self::link::PathLink;
 use self::path::Path;
 pub use self::policy::Policy;
 use self::policy::Selector;
-use crate::{ConnectError, ConnectErrorKind};
+use crate::iscsi::Initiator;
+use crate::resolve::resolve;
+use crate::{ConnectError, ConnectErrorKind, Options, Transport};
 
 /// Most paths of one disk.
 pub const MOST_PATHS: usize = 16;
@@ -41,6 +44,13 @@ pub trait PathDisk: Device {
     #[doc(hidden)]
     fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError>;
 
+    /// The same disk at another address, which is not asked. The first session there checks that it
+    /// is the same disk.
+    ///
+    /// # Errors
+    /// The host is unknown, or an option is not supported there.
+    fn elsewhere(&self, way: &Way<'_>) -> Result<Arc<dyn PathDisk>, ConnectError>;
+
     /// The same disk with its current size.
     ///
     /// # Errors
@@ -49,6 +59,24 @@ pub trait PathDisk: Device {
 
     /// Most time that requests wait while no path can be used.
     fn patience(&self) -> Duration;
+}
+
+/// Where another path of a disk leads. The protocol is that of the disk.
+pub struct Way<'a> {
+    /// What carries the connections.
+    pub transport: Transport,
+    /// Host name or IP address.
+    pub host: &'a str,
+    /// Port.
+    pub port: u16,
+    /// Name of the subsystem or target. None: as on the other path.
+    pub target: Option<&'a str>,
+    /// Namespace id or logical unit number. None: as on the other path.
+    pub unit: Option<u32>,
+    /// Options of the path's sessions.
+    pub options: &'a Options,
+    /// Who logs in over iSCSI. None for NVMe.
+    pub initiator: Option<&'a Initiator>,
 }
 
 /// A session's end of the seam to the pool of its disk.
@@ -73,6 +101,20 @@ pub struct Multipath {
     failover: Failover,
     geometry: Geometry,
     identity: Identity,
+}
+
+impl Way<'_> {
+    /// The first address of the host.
+    ///
+    /// # Errors
+    /// The host is unknown, or an option is not supported there.
+    pub(crate) fn first_portal(&self) -> Result<SocketAddr, ConnectError> {
+        self.options.check()?;
+        self.options.check_transport(self.transport)?;
+        let portals = self.options.reachable(resolve(self.host, self.port)?)?;
+        let none = || ConnectError::new(ConnectErrorKind::Unreachable, "there is no address");
+        portals.first().copied().ok_or_else(none)
+    }
 }
 
 /// Joins the paths of one disk.

@@ -13,7 +13,8 @@ use fabrix_rt::Shard;
 
 use super::known_disk::KnownDisk;
 use super::plan::Plan;
-use crate::multipath::{Link, PathDisk};
+use crate::multipath::{Link, PathDisk, Way};
+use crate::resolve::Subsystem;
 use crate::{Address, ConnectError, sizes};
 
 /// A disk over NVMe over Fabrics.
@@ -100,6 +101,45 @@ impl Device for RemoteDisk {
 impl PathDisk for RemoteDisk {
     fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError> {
         Ok(self.plan.open(shard, Some(link.0)))
+    }
+
+    fn elsewhere(&self, way: &Way<'_>) -> Result<Arc<dyn PathDisk>, ConnectError> {
+        let address = way.first_portal()?;
+        let subsystem = match way.target {
+            Some(name) => Subsystem::named(name, Vec::new())?.name,
+            None => self.plan.subsystem.clone(),
+        };
+        let nsid = way.unit.unwrap_or(self.disk.nsid);
+        let mut disk = (*self.disk).clone();
+        disk.nsid = nsid;
+        let disk = Arc::new(disk);
+        let name = Address {
+            transport: way.transport,
+            host: way.host.to_owned(),
+            port: way.port,
+            subsystem: Some(subsystem.as_str().to_owned()),
+            nsid: Some(nsid),
+        };
+        let plan = Plan {
+            transport: way.transport,
+            address,
+            subsystem,
+            purpose: Purpose::Io {
+                nsid: Some(nsid),
+                queues: way.options.nr_io_queues,
+            },
+            options: Arc::new(way.options.clone()),
+            expected: Some(Arc::clone(&disk)),
+        };
+        let identity = Identity {
+            name: name.to_string(),
+            ..self.identity.clone()
+        };
+        Ok(Arc::new(Self {
+            plan,
+            disk,
+            identity,
+        }))
     }
 
     fn remeasured(&self) -> Result<Arc<dyn PathDisk>, OpenError> {

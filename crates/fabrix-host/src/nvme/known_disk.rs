@@ -224,6 +224,7 @@ mod tests {
             dataset_management: true,
             compare_and_write: true,
             ana: false,
+            ana_groups: 0,
             max_nsid: 1,
             async_events: 0,
         };

@@ -250,6 +250,38 @@ fn requests_take_the_path_at_which_the_target_serves_best_and_list_says_how_it_s
 }
 
 #[test]
+fn a_path_that_cannot_be_reached_yet_joins_the_disk_when_it_can() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let api = format!("unix:{}", folder.path().join("api").display());
+    let serve = Serve::start(&["ram:16M", "--api", &api]);
+    let late = format!("127.26.0.3:{}", serve.port());
+    let place = Place::new();
+    let other = serve.uri(0).replace(&serve.address(), &late);
+    let both = format!("multipath:({other},{})", serve.uri(0));
+    let attached = place.run(&["attach", &both, "--as", "nbd-socket", "--name", "one"]);
+    attached
+        .exits(0)
+        .says(&[&late, "joins the disk when it can"]);
+    read_over_nbd(&place.folder().join("one.nbd"), 0, 4096);
+    let paths = |states: [&'static str; 2]| {
+        move |one: &Value| {
+            let paths = one["paths"].as_array().map_or(&[][..], Vec::as_slice);
+            states
+                .iter()
+                .all(|state| paths.iter().any(|path| path["state"] == **state))
+        }
+    };
+    until(&place, "one of two", paths(["connected", "reconnecting"]));
+    let listener = format!("nvme+tcp://{late}");
+    fabrix(&["ctl", "--api", &api, "listener", "add", &listener]).exits(0);
+    let all = |one: &Value| {
+        let paths = one["paths"].as_array().map_or(&[][..], Vec::as_slice);
+        paths.len() == 2 && paths.iter().all(|path| path["state"] == "connected")
+    };
+    until(&place, "both", all);
+}
+
+#[test]
 fn the_words_of_nvme_connect_are_understood_and_what_is_attached_is_told_in_full() {
     let serve = Serve::start(&["ram:16M"]);
     let place = Place::new();

@@ -53,8 +53,8 @@ impl Gateways {
         world.plan(at, move |_| due.borrow_mut().push_back((machine, state)));
     }
 
-    /// Makes the changes that are due. The world goes on meanwhile. A target that is not running, or
-    /// is killed meanwhile, forgets them: it starts with optimized states.
+    /// Makes the changes that are due. The world goes on meanwhile. A target that is not running,
+    /// or is killed meanwhile, forgets them: it starts with optimized states.
     pub(crate) fn make_due(&self, server: &RefCell<Server>) {
         while let Some((machine, state)) = self.next() {
             let Some(target) = server.borrow().target() else {

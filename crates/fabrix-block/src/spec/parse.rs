@@ -2,23 +2,25 @@
 //! sentence that begins with the disk it is about, so in nested arrays it names the wrong member.
 //!
 //! This file parses the kinds of disks. `parse/names.rs` recognises file names, `parse/remote.rs`
-//! parses addresses, `parse/options.rs` options, and `parse/inject.rs` faults.
+//! parses addresses, `parse/paths.rs` several of them, `parse/options.rs` options, and
+//! `parse/inject.rs` faults.
 
 mod inject;
 mod names;
 mod options;
+mod paths;
 mod remote;
 
 use std::str::FromStr;
 
 use self::names::{is_file_name, unknown, with_escapes};
 use self::options::{Options, unescape};
+use self::paths::{multipath, of_hosts};
 pub(super) use self::remote::percent_decode;
 use self::remote::remote;
 use super::secrets::{Extent, MARK, SHOWN, cut};
 use super::{
-    CHUNK_BYTES, Common, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path,
-    parse_size,
+    CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path, parse_size,
 };
 
 /// Parses a text. If that fails and the text may contain a secret, the error is about the text
@@ -84,7 +86,10 @@ fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, ParseFault>
         "raid0" => raid0(text, depth),
         "multipath" => multipath(text, depth),
         scheme => match body.strip_prefix("//") {
-            Some(address) => Ok(remote(scheme, address, &parts[1..])?),
+            Some(address) => match of_hosts(scheme, address, &parts[1..])? {
+                Some(paths) => Ok(paths),
+                None => Ok(remote(scheme, address, &parts[1..])?),
+            },
             None => Err(ParseFault::Here(unknown(head, KINDS))),
         },
     }
@@ -163,33 +168,6 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
         disk: Disk::Raid0 {
             chunk_bytes,
             members,
-        },
-        common: options.common(false)?,
-    })
-}
-
-/// Parses a disk with several paths. The text after `multipath:` consists of options and the list
-/// of paths. The policy stays opaque: only the code of remote disks understands it.
-fn multipath(text: &str, depth: usize) -> Result<Spec, ParseFault> {
-    let none = "a disk has one list of paths: multipath:(URI,URI)";
-    let (members, mut options) = list_and_options(text, depth, none)?;
-    let path = |member: Spec| match member {
-        Spec {
-            disk: Disk::Remote(remote),
-            common,
-        } if common == Common::default() => Ok(remote),
-        member => Err(ParseFault::Here(format!(
-            "`{member}` is not a path: paths are remote disks, and options of the disk follow the list"
-        ))),
-    };
-    let paths = members.into_iter().map(path).collect::<Result<_, _>>()?;
-    let policy = options.take("policy").transpose()?;
-    let failover = options.take("failover").transpose()?;
-    Ok(Spec {
-        disk: Disk::Multipath {
-            paths,
-            policy,
-            failover,
         },
         common: options.common(false)?,
     })
@@ -305,7 +283,7 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
 
 /// Valid forms, for error messages.
 const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), multipath:(URI,URI), \
-     nvme+tcp://HOST[:4420][/NQN[/NSID]], nvme+rdma:// like it, \
+     nvme+tcp://HOST[:4420][/NQN[/NSID]], nvme+tcp://HOST,HOST/[NQN[/NSID]], nvme+rdma:// like it, \
      iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]], or iser:// like it";
 
 /// Options without a value. In a list of members they belong to the preceding member and are not

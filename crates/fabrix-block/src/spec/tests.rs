@@ -94,6 +94,34 @@ fn several_paths_are_one_disk() {
 }
 
 #[test]
+fn hosts_before_one_name_are_paths() {
+    check(
+        "nvme+tcp://a:4421,10.0.0.2,[::1]/n/1,policy=latency,hdr-digest,ro",
+        "multipath:(nvme+tcp://a:4421/n/1,hdr-digest,nvme+tcp://10.0.0.2/n/1,hdr-digest,\
+         nvme+tcp://[::1]/n/1,hdr-digest),policy=latency,ro",
+    );
+    check(
+        "nvme+rdma://a,b/",
+        "multipath:(nvme+rdma://a,nvme+rdma://b)",
+    );
+    check(
+        "raid0:chunk=256k,(nvme+tcp://a,b/n/1,ram:1G)",
+        "raid0:chunk=256k,(multipath:(nvme+tcp://a/n/1,nvme+tcp://b/n/1),ram:1G)",
+    );
+    let Disk::Multipath { paths, .. } = parse("iscsi://me%secret12characters@a,b/iqn/0").disk
+    else {
+        panic!("two paths")
+    };
+    assert!(
+        paths
+            .iter()
+            .all(|path| path.account == paths[0].account && path.account.is_some())
+    );
+    let shown = without_secrets("iscsi://me%secret12characters@a,b/iqn/0");
+    assert!(!shown.contains("secret12"), "{shown}");
+}
+
+#[test]
 fn commas_and_parentheses_in_paths_are_escaped() {
     check("/a\\,b\\(c\\)\\\\d", "/a\\,b\\(c\\)\\\\d");
     check("/photos (2).img", "/photos \\(2\\).img");

@@ -2,9 +2,9 @@
 //!
 //! A part of `session`. It switches events on, keeps an Asynchronous Event Request outstanding, and
 //! reads the log page of an event, which lets the controller send the next one. A namespace that
-//! changes is reported as [`PathEvent::Changed`]. The state of the disk's ANA group goes to the pool
-//! of the disk, and is reported as [`PathEvent::Access`]. A controller that supports no events is
-//! asked for the state once with each connection.
+//! changes is reported as [`PathEvent::Changed`]. The state of the disk's ANA group goes to the
+//! pool of the disk, and is reported as [`PathEvent::Access`]. A controller that supports no events
+//! is asked for the state once with each connection.
 //! Source: NVM Express Base Specification 2.x, "Asynchronous Event Request command", "Changed
 //! Namespace List", "Asymmetric Namespace Access".
 

@@ -32,8 +32,8 @@ impl<L> NvmeLink for L where
 pub(crate) enum Command {
     /// The Compare of a Compare and Write, and the slot of its Write.
     Compare { write: Slot },
-    /// The Write of a Compare and Write, and the status of each half that was answered. `is_refused`:
-    /// one of them was refused on this path.
+    /// The Write of a Compare and Write, and the status of each half that was answered.
+    /// `is_refused`: one of them was refused on this path.
     Write {
         request: Request,
         compare: Option<DiskStatus>,

@@ -86,7 +86,7 @@ fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a s
 }
 
 /// Splits an address at the `@` that ends the account.
-fn split_account(address: &str) -> Option<(&str, &str)> {
+pub(super) fn split_account(address: &str) -> Option<(&str, &str)> {
     let authority_bytes = address.find(['/', '?']).unwrap_or(address.len());
     if let Some(at) = address[..authority_bytes].find("%@") {
         let name = at + "%@".len();
@@ -144,7 +144,7 @@ fn refuse_rest_of_secret(remote: &Remote, path: &str) -> Result<(), String> {
     ))
 }
 
-fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
+pub(super) fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     if let Some(bracketed) = authority.strip_prefix('[') {
         let (host, rest) = bracketed
             .split_once(']')

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Seconds for each target in `cargo xtask test`, and at length.
-const SECONDS: u32 = 4;
+const SECONDS: u32 = 2;
 const SECONDS_ALL: u32 = 60;
 
 /// Coverage as cargo-fuzz asks the compiler for it: a counter for each branch, a table of their

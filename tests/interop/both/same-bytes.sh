@@ -2,7 +2,6 @@
 # the kernel's, whose disk shows the same on the machine itself.
 # modules: nvme-tcp nvmet nvmet-tcp brd,rd_nr=1,rd_size=2048 configfs
 # tools: nvme
-# run: core
 CHAIN_NQN=nqn.2026-01.io.fabrix:chain
 CHAIN_PORT=4422
 

@@ -2,7 +2,6 @@
 # connection.
 # modules: nvme-tcp null_blk,nr_devices=0 configfs
 # tools: nvme mount
-# run: core
 # log: (critical space allocation|critical medium|I/O) error, dev (nvme[0-9c]+n[0-9]+|nullb0),
 # log: Buffer I/O error on dev
 # log: nvme[0-9c]+n[0-9]+: I/O Cmd

@@ -1,7 +1,6 @@
 # ext4 lives on our disk: made, mounted, used, checked; trimming gives the file's space back.
 # modules: nvme-tcp crc32c_generic ext4 brd,rd_nr=1,rd_size=262144
 # tools: nvme mkfs.ext4 fsck.ext4 mount fstrim blkdiscard cmp
-# run: core
 # seconds: 180
 mkdir /mnt/below /mnt/ours
 # Below our file is a file system that can do direct I/O and punch holes, which this kernel's tmpfs cannot.

@@ -1,7 +1,6 @@
 # Who names a subsystem, host, controller or address that we do not serve gets the error that the kernel has for it.
 # modules: nvme-tcp
 # tools: nvme
-# run: core
 # log: nvme nvme[0-9]+: Connect (command failed|Invalid Data Parameter|rejected|for subsystem)
 # log: nvme nvme[0-9]+: failed to connect (queue|socket)
 serve ram:16M --allow nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555

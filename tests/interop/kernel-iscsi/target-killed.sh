@@ -2,7 +2,6 @@
 # keeps its name and its identity, the writers see nothing of it, and everything that was acknowledged is there.
 # modules: iscsi_tcp sd_mod brd,rd_nr=1,rd_size=65536 ext4 crc32c_generic
 # tools: iscsid iscsiadm mkfs.ext4 mount
-# run: core
 # log: connection[0-9]+:0: detected conn error
 # log: sd [0-9:]+: (Power-on or device reset occurred|\[sd[a-z]\] (tag|FAILED|Sense|Add\.|CDB))
 # log: connect to .* failed

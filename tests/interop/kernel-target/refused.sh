@@ -1,7 +1,6 @@
 # When the kernel's target does not let our host in, the host ends with 3 and a sentence that says what to do: nobody
 # listens, no such subsystem, host not allowed, no such namespace.
 # modules: nvmet nvmet-tcp brd,rd_nr=1,rd_size=65536 configfs
-# run: core
 # log: nvmet: connect request for invalid subsystem
 # log: nvmet: connect by host .* not allowed
 

@@ -20,8 +20,8 @@ use clap_complete::Shell;
 use fabrix_rt::engine::Engine;
 
 pub(crate) use self::attach::{
-    AttachArgs, DetachArgs, DiscoveryArgs, FrontEnd, InsertArgs, ListArgs, RemoveArgs, ResizeArgs,
-    TopArgs,
+    AttachArgs, DetachArgs, DiscoveryArgs, FrontEnd, InsertArgs, ListArgs, PathArgs, PathVerb,
+    RemoveArgs, ResizeArgs, TopArgs,
 };
 pub(crate) use self::ctl::{AnaVerb, CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 pub(crate) use self::path::{EngineArgs, RemoteArgs};
@@ -153,6 +153,8 @@ pub(crate) enum Verb {
     List(ListArgs),
     /// Show the I/O of attached disks and exports, updated every interval
     Top(TopArgs),
+    /// List the paths of attached disks, and choose which of them get requests
+    Path(PathArgs),
     /// Resize the device of an attached disk after the disk has changed its size
     Resize(ResizeArgs),
     /// `discover` with the arguments of StarNVMeoF_Ctrl

@@ -23,7 +23,7 @@ use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::multipath::{self, Failover, PathDisk, Policy, Way};
+use fabrix_host::multipath::{self, Failover, PathDisk, PathSwitches, Policy, Way};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Transport, Weight};
 use fabrix_proto::portal::zone;
 use fabrix_target::DISCOVERY_PORT;
@@ -44,6 +44,8 @@ pub(crate) type Watch = Arc<dyn Fn(PathName, PathEvent) + Send + Sync>;
 /// A way to a remote disk. Targets listen for several transports at one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathName {
+    /// Its place among the paths of a disk.
+    pub(crate) index: usize,
     /// Scheme of the URI.
     pub(crate) scheme: Arc<str>,
     pub(crate) address: SocketAddr,
@@ -60,6 +62,8 @@ pub(crate) struct Opener {
     scope: String,
     opened: Arc<Opened>,
     watch: Option<Watch>,
+    /// Switches of the paths of a disk that has several.
+    switches: Option<Arc<PathSwitches>>,
 }
 
 impl Opener {
@@ -89,6 +93,7 @@ impl Opener {
             scope: scope.to_owned(),
             opened: Arc::default(),
             watch: None,
+            switches: None,
         })
     }
 
@@ -103,6 +108,12 @@ impl Opener {
     /// The same opener with a handler for connection events.
     pub(crate) fn watched(mut self, watch: Watch) -> Self {
         self.watch = Some(watch);
+        self
+    }
+
+    /// The same opener, whose disk with several paths is switched elsewhere.
+    pub(crate) fn switched_by(mut self, switches: Option<Arc<PathSwitches>>) -> Self {
+        self.switches = switches;
         self
     }
 
@@ -257,18 +268,23 @@ impl Opener {
         let paths = self.open_reachable(paths)?;
         let name = spec.to_string();
         let disk = multipath::connect(&name, paths, (policy, failover));
-        Ok(Arc::new(disk.map_err(|error| {
+        let disk = disk.map_err(|error| {
             Failure::new(
                 Failure::from(error.clone()).kind(),
                 format!("{spec}: {error}"),
             )
-        })?))
+        })?;
+        Ok(Arc::new(match &self.switches {
+            Some(switches) => disk.switched_by(Arc::clone(switches)),
+            None => disk,
+        }))
     }
 
     /// Opens all paths of a disk. One that cannot be reached now joins when it can, if the disk is
     /// known from another one.
     fn open_reachable(&self, paths: &[Remote]) -> Result<Vec<Arc<dyn PathDisk>>, Failure> {
-        let tried = paths.iter().map(|path| self.try_remote(path));
+        let tried = paths.iter().enumerate();
+        let tried = tried.map(|(index, path)| self.try_remote(path, index));
         let tried = tried.collect::<Result<Vec<_>, Failure>>()?;
         let reached = paths.iter().zip(&tried);
         let known = |iscsi: bool| {
@@ -276,14 +292,15 @@ impl Opener {
             disks.find_map(|(_, disk)| disk.as_ref().ok().map(Arc::clone))
         };
         let known = [false, true].map(known);
-        let opened = paths.iter().zip(tried).map(|(path, disk)| match disk {
+        let opened = paths.iter().zip(tried).enumerate();
+        let opened = opened.map(|(index, (path, disk))| match disk {
             Ok(disk) => Ok(disk),
             Err(error) => match &known[usize::from(is_iscsi(path))] {
                 Some(known) if error.is_of_the_network() => {
                     say(format_args!(
                         "warning: {error}; this path joins the disk when it can"
                     ));
-                    self.open_later(path, &**known)
+                    self.open_later((path, index), &**known)
                 }
                 _ => Err(not_reached(path)(error)),
             },
@@ -294,10 +311,10 @@ impl Opener {
     /// A path that is not asked, of a disk that is known from another one.
     fn open_later(
         &self,
-        path: &Remote,
+        (path, index): (&Remote, usize),
         known: &dyn PathDisk,
     ) -> Result<Arc<dyn PathDisk>, Failure> {
-        let (options, theirs) = self.path_options(path)?;
+        let (options, theirs) = self.path_options(path, index)?;
         let (port, initiator) = match is_iscsi(path) {
             true => (
                 iscsi::DEFAULT_PORT,
@@ -322,11 +339,11 @@ impl Opener {
     }
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn PathDisk>, Failure> {
-        self.try_remote(remote)?.map_err(not_reached(remote))
+        self.try_remote(remote, 0)?.map_err(not_reached(remote))
     }
 
     /// Options of the sessions with a remote disk, which report where they belong.
-    fn path_options(&self, remote: &Remote) -> Result<(Options, Theirs), Failure> {
+    fn path_options(&self, remote: &Remote, index: usize) -> Result<(Options, Theirs), Failure> {
         let (mut options, theirs) = self.remote_options(remote)?;
         let scheme: Arc<str> = remote.scheme.as_str().into();
         let transport = Arc::clone(&scheme);
@@ -336,7 +353,12 @@ impl Opener {
         if let Some(watch) = self.watch.clone() {
             options.watch = Arc::new(move |address, event| {
                 let scheme = Arc::clone(&scheme);
-                watch(PathName { scheme, address }, event);
+                let name = PathName {
+                    index,
+                    scheme,
+                    address,
+                };
+                watch(name, event);
             });
         }
         Ok((options, theirs))
@@ -346,8 +368,9 @@ impl Opener {
     fn try_remote(
         &self,
         remote: &Remote,
+        index: usize,
     ) -> Result<Result<Arc<dyn PathDisk>, ConnectError>, Failure> {
-        let (options, theirs) = self.path_options(remote)?;
+        let (options, theirs) = self.path_options(remote, index)?;
         if is_iscsi(remote) {
             if options.nr_io_queues > 1 {
                 let sentence =

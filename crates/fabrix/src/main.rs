@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Verb::Detach(options) => cli::detach::run(&options),
         Verb::List(options) => cli::list::run(&options),
         Verb::Top(options) => cli::top::run(&options),
+        Verb::Path(options) => cli::path::run(&options),
         Verb::Resize(options) => cli::detach::resize(&options),
         Verb::Discovery(options) => cli::seed::discovery(&options),
         Verb::Insert(options) => cli::seed::insert(&options),

@@ -5,6 +5,7 @@
 //! repeated, and when, is described in `docs/design/host.md`.
 //!
 //! - `policy`: which path gets the next request.
+//! - `switches`: what an administrator wants of paths.
 //! - `pool`, `path`, `table`, `unsettled`: the requests of a shard.
 //! - `link`: what sessions and pools say to each other.
 
@@ -12,6 +13,7 @@ pub(crate) mod link;
 mod path;
 mod policy;
 mod pool;
+mod switches;
 mod table;
 mod unsettled;
 
@@ -28,6 +30,7 @@ use self::link::PathLink;
 use self::path::Path;
 pub use self::policy::Policy;
 use self::policy::Selector;
+pub use self::switches::PathSwitches;
 use crate::iscsi::Initiator;
 use crate::resolve::resolve;
 use crate::{ConnectError, ConnectErrorKind, Options, Transport};
@@ -99,6 +102,7 @@ pub struct Multipath {
     paths: Vec<Arc<dyn PathDisk>>,
     policy: Policy,
     failover: Failover,
+    switches: Arc<PathSwitches>,
     geometry: Geometry,
     identity: Identity,
 }
@@ -157,6 +161,7 @@ pub fn connect(
         paths,
         policy,
         failover,
+        switches: Arc::default(),
         geometry,
         identity,
     })
@@ -225,6 +230,7 @@ impl Device for Multipath {
             geometry: self.geometry.clone(),
             selector: Selector::new(self.policy),
             is_safe: self.failover == Failover::Safe,
+            switches: Arc::clone(&self.switches),
             patience: patience.unwrap_or(Duration::MAX),
         };
         pool::open(shard, setup, |shard, token| self.open_paths(shard, token))
@@ -244,11 +250,18 @@ impl Device for Multipath {
         let joined = connect(name, paths?, (self.policy, self.failover));
         let wrong =
             |error: ConnectError| OpenError::new(OpenErrorKind::Unsupported, error.to_string());
-        Ok(Arc::new(joined.map_err(wrong)?))
+        let joined = joined.map_err(wrong)?;
+        Ok(Arc::new(joined.switched_by(Arc::clone(&self.switches))))
     }
 }
 
 impl Multipath {
+    /// The same disk, whose paths are switched elsewhere.
+    #[must_use]
+    pub fn switched_by(self, switches: Arc<PathSwitches>) -> Self {
+        Self { switches, ..self }
+    }
+
     fn open_paths(&self, shard: &mut Shard, token: Token) -> Result<Vec<Path>, OpenError> {
         let mut paths = Vec::with_capacity(self.paths.len());
         for (index, path) in self.paths.iter().enumerate() {

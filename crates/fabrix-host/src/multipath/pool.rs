@@ -8,6 +8,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::{Channel, Geometry, Operation, Request as BlockRequest, Status, Submit};
@@ -17,6 +18,7 @@ use super::MOST_PATHS;
 use super::link::Fate;
 use super::path::Path;
 use super::policy::{Selector, View};
+use super::switches::{PathSwitches, Switched};
 use super::table::{Entry, Table};
 use super::unsettled::Unsettled;
 use crate::request::{Data, Request, finish};
@@ -27,6 +29,7 @@ pub(super) struct Setup {
     pub(super) selector: Selector,
     /// Requests whose fate is unknown wait until they cannot be executed any more.
     pub(super) is_safe: bool,
+    pub(super) switches: Arc<PathSwitches>,
     /// Most time that requests wait while no path can be used.
     pub(super) patience: Duration,
 }
@@ -46,6 +49,8 @@ pub(super) struct Pool {
     /// answered since.
     refused_at: Option<Nanos>,
     timers: [Option<TimerId>; 3],
+    /// Its key among those that are told of switches.
+    key: usize,
     is_closing: bool,
 }
 
@@ -84,6 +89,7 @@ pub(super) fn open<E>(
 ) -> Result<Box<dyn Channel>, E> {
     let task = shard.reserve();
     let paths = open(shard, Token { task, slot: NEWS }).inspect_err(|_| shard.remove(task))?;
+    let key = setup.switches.joined(shard.remote(), task);
     let pool = Rc::new(RefCell::new(Pool {
         task,
         setup,
@@ -94,6 +100,7 @@ pub(super) fn open<E>(
         lost_at: None,
         refused_at: None,
         timers: [None; 3],
+        key,
         is_closing: false,
     }));
     shard.install(task, Rc::clone(&pool) as Rc<RefCell<dyn Task>>);
@@ -169,7 +176,7 @@ impl Pool {
             }
             self.waiting.remove(index);
         }
-        let up = self.paths.iter().filter(|path| path.is_up());
+        let up = self.paths.iter().filter(|path| self.is_open(path));
         let resumes_at = up.map(Path::resumes_at).min();
         if let Some(at) = resumes_at.filter(|_| index < self.waiting.len()) {
             self.set_timer(shard, Timer::Retry, at);
@@ -210,12 +217,21 @@ impl Pool {
         false
     }
 
+    /// Whether a path takes requests, as far as target and administrator say.
+    fn is_open(&self, path: &Path) -> bool {
+        path.is_up() && !self.setup.switches.is_failed(path.index)
+    }
+
     fn pick(&mut self, bytes: u64, now: Nanos) -> Option<usize> {
         let mut views = [View::default(); MOST_PATHS];
         for (view, path) in views.iter_mut().zip(&self.paths) {
             *view = path.view(now);
+            view.is_usable &= !self.setup.switches.is_failed(path.index);
         }
-        let views = &views[..self.paths.len()];
+        let views = &mut views[..self.paths.len()];
+        if let Some(preferred) = self.setup.switches.preferred() {
+            prefer(views, preferred);
+        }
         self.setup.selector.pick(views, bytes, now)
     }
 
@@ -267,7 +283,7 @@ impl Pool {
 
     /// A path has a connection, or has lost it, or its target serves the disk otherwise.
     fn news(&mut self, shard: &mut Shard) {
-        if self.paths.iter().any(Path::is_up) {
+        if self.paths.iter().any(|path| self.is_open(path)) {
             self.lost_at = None;
             self.cancel(shard, Timer::Fail);
         } else if self.lost_at.is_none() {
@@ -318,6 +334,7 @@ impl Pool {
             for timer in [Timer::Settle, Timer::Fail, Timer::Retry] {
                 self.cancel(shard, timer);
             }
+            self.setup.switches.left(self.key);
             shard.remove(self.task);
         }
     }
@@ -372,6 +389,17 @@ impl Task for Pool {
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         if message.is::<ChannelClosed>() {
             self.close(shard);
+        } else if message.is::<Switched>() {
+            self.news(shard);
+        }
+    }
+}
+
+/// Makes a path the only optimized one, if it can be used.
+fn prefer(views: &mut [View], preferred: usize) {
+    if views.get(preferred).is_some_and(|view| view.is_usable) {
+        for (index, view) in views.iter_mut().enumerate() {
+            view.is_optimized = index == preferred;
         }
     }
 }

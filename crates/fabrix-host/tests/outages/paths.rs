@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fabrix_block::{Operation, Payload, Status};
 use fabrix_host::Options;
-use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, Policy};
+use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, PathSwitches, Policy};
 use fabrix_proto::nvme::spec::{Opcode, Status as Nvme};
 use fabrix_rt::Loan;
 
@@ -152,6 +152,38 @@ fn a_target_that_executes_nothing_now_is_avoided_and_taken_again_later() {
     rig.turn_for(Duration::from_secs(1));
     assert_eq!(rig.write(0, &[4; 512]), Status::Ok);
     assert_eq!(two.one.count(Opcode::WRITE), 1);
+}
+
+#[test]
+fn paths_are_taken_out_of_use_and_preferred_while_requests_come() {
+    let two = Two::new(Script::default());
+    let switches = Arc::new(PathSwitches::default());
+    let disk = two.disk(Failover::Safe).switched_by(Arc::clone(&switches));
+    let mut rig = Rig::in_world(&two.one.shared.place, &disk);
+    let writes = || (two.one.count(Opcode::WRITE), two.other.count(Opcode::WRITE));
+    assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
+    assert_eq!(writes(), (1, 0), "the first is the policy's");
+    switches.set_failed(0, true);
+    assert_eq!(rig.write(0, &[2; 512]), Status::Ok);
+    assert_eq!(writes(), (1, 1));
+    switches.set_failed(0, false);
+    assert_eq!(rig.write(0, &[3; 512]), Status::Ok);
+    assert_eq!(writes(), (2, 1));
+    switches.prefer(Some(1));
+    assert_eq!(rig.write(0, &[4; 512]), Status::Ok);
+    assert_eq!(writes(), (2, 2));
+    // A path that is preferred and cannot be used leaves the others to the policy.
+    switches.set_failed(1, true);
+    assert_eq!(rig.write(0, &[5; 512]), Status::Ok);
+    assert_eq!(writes(), (3, 2));
+    // Without a path requests wait for one.
+    switches.set_failed(0, true);
+    let asked = rig.ask(1, WRITE, (0, 1), Payload::Borrowed(&[6; 512]));
+    assert!(matches!(asked, Asked::Pending));
+    rig.turn_for(Duration::from_secs(1));
+    switches.set_failed(1, false);
+    assert_eq!(rig.next().1, Status::Ok);
+    assert_eq!(writes(), (3, 3));
 }
 
 #[test]

@@ -9,16 +9,19 @@ use serde::Deserialize;
 
 use super::server::{Answer, Body, UnknownPaths, blocking};
 use crate::attached::held::Held;
+use crate::attached::paths::PathChange;
 
 /// Paths of the control socket.
 pub(crate) const ATTACHMENT: &str = "/v1/attachment";
 pub(crate) const COUNTERS: &str = "/v1/attachment/counters";
+pub(crate) const PATHS: &str = "/v1/attachment/paths";
 pub(crate) const RESIZE: &str = "/v1/attachment/resize";
 
 pub(crate) fn router(held: Arc<Held>) -> Router {
     Router::new()
         .route(ATTACHMENT, get(show).delete(detach))
         .route(COUNTERS, get(count))
+        .route(PATHS, post(switch))
         .route(RESIZE, post(resize))
         .with_state(held)
         .refuse_unknown_paths(ATTACHMENT)
@@ -28,6 +31,21 @@ pub(crate) fn router(held: Arc<Held>) -> Router {
 #[serde(deny_unknown_fields)]
 struct DetachOptions {
     force: bool,
+}
+
+/// A change of which paths get requests.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathSwitch {
+    /// The path, from 0. None with `prefer`: the policy decides.
+    index: Option<usize>,
+    change: PathChange,
+}
+
+async fn switch(State(held): State<Arc<Held>>, body: Body<PathSwitch>) -> Answer {
+    let Json(switch) = body?;
+    held.paths().switch(switch.index, switch.change)?;
+    Ok(Json(held.json()))
 }
 
 async fn show(State(held): State<Arc<Held>>) -> Answer {

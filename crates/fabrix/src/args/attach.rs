@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::path::{EngineArgs, RemoteArgs};
 use super::values::{DISKS_HELP, Format, parse_interval, parse_name};
@@ -168,6 +168,64 @@ pub(crate) struct ResizeArgs {
     /// How to print the disk with its new size; text: nothing
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,
+}
+
+/// Arguments of `path`.
+#[derive(Args)]
+pub(crate) struct PathArgs {
+    #[command(subcommand)]
+    pub(crate) verb: PathVerb,
+    /// How to print the paths, or the disk after a change; a change prints nothing as text
+    #[arg(short, long, global = true, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// What is done with the paths of attached disks.
+#[derive(Subcommand)]
+pub(crate) enum PathVerb {
+    /// List the paths of a disk, or of all
+    List {
+        /// The attached disk: a device or file, a name, or a number
+        #[arg(value_name = "DEV|NAME")]
+        which: Option<String>,
+    },
+    /// Send no more requests over a path; those in progress there go on
+    Fail {
+        /// The attached disk: a device or file, a name, or a number
+        #[arg(value_name = "DEV|NAME")]
+        which: String,
+        /// The path, as `fabrix path list` counts them
+        path: usize,
+    },
+    /// Send requests over a path again
+    Restore {
+        /// The attached disk: a device or file, a name, or a number
+        #[arg(value_name = "DEV|NAME")]
+        which: String,
+        /// The path, as `fabrix path list` counts them
+        path: usize,
+    },
+    /// Send all requests over a path while it can be used
+    Prefer {
+        /// The attached disk: a device or file, a name, or a number
+        #[arg(value_name = "DEV|NAME")]
+        which: String,
+        /// The path, as `fabrix path list` counts them; `none`: the policy decides again
+        #[arg(value_parser = parse_preferred)]
+        path: Preferred,
+    },
+}
+
+/// The path that is preferred. None: the policy decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Preferred(pub(crate) Option<usize>);
+
+fn parse_preferred(text: &str) -> Result<Preferred, String> {
+    let wrong = |_| format!("`{text}` is not the number of a path, nor `none`");
+    match text {
+        "none" => Ok(Preferred(None)),
+        number => number.parse().map(Some).map(Preferred).map_err(wrong),
+    }
 }
 
 /// Arguments of `discovery`.

@@ -63,6 +63,11 @@ impl Held {
         all
     }
 
+    /// The paths of the disk.
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
     /// Detailed statistics.
     pub(crate) fn counters(&self) -> Value {
         let record = self.record();

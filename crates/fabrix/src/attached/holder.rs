@@ -13,6 +13,7 @@ use fabrix_attach::FrontEndEvent;
 use fabrix_block::filter::stats::Stats;
 use fabrix_block::spec::Disk;
 use fabrix_block::{Device, Spec};
+use fabrix_host::multipath::PathSwitches;
 use fabrix_rt::process;
 use serde_json::Value;
 
@@ -58,7 +59,7 @@ pub(crate) fn hold(
     let watch = paths.watch(move |name| {
         let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(name));
     });
-    let opened = open(args, &claim, watch, caller)?;
+    let opened = open(args, &claim, (watch, paths.switches()), caller)?;
     let counted = {
         let name = claim.name.clone();
         Stats::telling(opened, move |failed| disk_failed(&name, failed))
@@ -163,7 +164,7 @@ fn sockets(args: &AttachArgs) -> (bool, bool) {
 fn open(
     args: &AttachArgs,
     claim: &Claim,
-    watch: Watch,
+    (watch, switches): (Watch, Option<Arc<PathSwitches>>),
     caller: Option<u32>,
 ) -> Result<Arc<dyn Device>, Failure> {
     let opener = Opener::new(
@@ -171,7 +172,8 @@ fn open(
         args.engine.engine,
         &format!("attach/{}", claim.name),
     )?
-    .watched(watch);
+    .watched(watch)
+    .switched_by(switches);
     let mut announced = false;
     loop {
         match opener.open(&args.uri, args.read_only) {
@@ -193,6 +195,7 @@ fn open(
 fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
     let remote = |text: &str| match Spec::parse(text).ok()?.disk {
         Disk::Remote(remote) => remote.nqn,
+        Disk::Multipath { paths, .. } => paths.into_iter().find_map(|path| path.nqn),
         _ => None,
     };
     remote(&disk.identity().name).or_else(|| remote(uri))

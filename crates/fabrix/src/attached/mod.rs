@@ -20,7 +20,7 @@ pub(crate) mod kernel;
 mod kernel_fuse;
 mod kernel_nbd;
 mod nbd_port;
-mod paths;
+pub(crate) mod paths;
 pub(crate) mod records;
 mod size;
 pub(crate) mod takeover;

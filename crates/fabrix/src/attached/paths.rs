@@ -8,18 +8,30 @@ use std::sync::{Arc, Mutex};
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk;
 use fabrix_host::PathEvent;
-use fabrix_host::multipath::Access;
+use fabrix_host::multipath::{Access, PathSwitches};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::disks::{PathName, Watch};
+use crate::failure::Failure;
 use crate::locks::lock;
 
 /// All connections of a disk.
 #[derive(Default)]
 pub(crate) struct Paths {
     known: Mutex<Vec<Path>>,
-    /// Each of them leads to the whole disk.
-    are_alternatives: bool,
+    /// Number of ways to the whole disk. 0: it has one, or consists of several remote disks.
+    alternatives: usize,
+    switches: Arc<PathSwitches>,
+}
+
+/// A change of which paths get requests.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PathChange {
+    Fail,
+    Restore,
+    Prefer,
 }
 
 struct Path {
@@ -57,9 +69,43 @@ impl Paths {
     pub(crate) fn of(uri: &str) -> Self {
         let spec = Spec::parse(uri);
         Self {
-            are_alternatives: spec.is_ok_and(|it| matches!(it.disk, Disk::Multipath { .. })),
+            alternatives: spec.map_or(0, |spec| match spec.disk {
+                Disk::Multipath { paths, .. } => paths.len(),
+                _ => 0,
+            }),
             ..Self::default()
         }
+    }
+
+    /// The switches of the disk's paths. None: the disk does not have several.
+    pub(crate) fn switches(&self) -> Option<Arc<PathSwitches>> {
+        (self.alternatives > 0).then(|| Arc::clone(&self.switches))
+    }
+
+    /// Changes which paths get requests.
+    ///
+    /// Errors: there is no such path, or the disk has one only.
+    pub(crate) fn switch(&self, index: Option<usize>, change: PathChange) -> Result<(), Failure> {
+        if self.alternatives == 0 {
+            return Err(Failure::usage(
+                "the disk does not have several paths: attach it as multipath:(URI,URI)",
+            ));
+        }
+        if let Some(index) = index.filter(|index| *index >= self.alternatives) {
+            return Err(Failure::usage(format!(
+                "there is no path {index}: the disk has {}, counted from 0",
+                self.alternatives
+            )));
+        }
+        match (change, index) {
+            (PathChange::Prefer, index) => self.switches.prefer(index),
+            (PathChange::Fail, Some(index)) => self.switches.set_failed(index, true),
+            (PathChange::Restore, Some(index)) => self.switches.set_failed(index, false),
+            (PathChange::Fail | PathChange::Restore, None) => {
+                return Err(Failure::usage("say which path"));
+            }
+        }
+        Ok(())
     }
 
     /// A handler for the events of a session. `changed` is also told of changes of the disk.
@@ -115,7 +161,7 @@ impl Paths {
     pub(crate) fn state(&self) -> &'static str {
         let known = lock(&self.known);
         let serves = |path: &Path| path.state == State::Connected && path.fault.is_none();
-        if self.are_alternatives && known.iter().any(serves) {
+        if self.alternatives > 0 && known.iter().any(serves) {
             return "attached";
         }
         let is = |state| known.iter().any(|path| path.state == state);
@@ -155,7 +201,11 @@ impl Paths {
 
     pub(crate) fn json(&self) -> Value {
         let path = |path: &Path| {
+            let index = path.name.index;
             json!({
+                "index": index,
+                "failed": self.switches.is_failed(index),
+                "preferred": self.switches.preferred() == Some(index),
                 "scheme": &*path.name.scheme,
                 "address": path.name.address.to_string(),
                 "state": path.state.word(),
@@ -173,6 +223,7 @@ mod tests {
 
     fn over(scheme: &str, port: u16) -> PathName {
         PathName {
+            index: usize::from(port % 10),
             scheme: scheme.into(),
             address: ([127, 0, 0, 1], port).into(),
         }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
 }
 
 /// State reported by the process of an attachment, or the record with `dead` or `silent`.
-fn state(records: &Records, found: &Found) -> Value {
+pub(super) fn state(records: &Records, found: &Found) -> Value {
     if found.alive && found.record.controller.is_some() {
         return kernel::state(&found.record);
     }

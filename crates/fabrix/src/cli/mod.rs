@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod notices;
 pub(crate) mod packaging;
+pub(crate) mod path;
 pub(crate) mod seed;
 pub(crate) mod serve;
 pub(crate) mod terminal;

@@ -279,6 +279,28 @@ fn a_path_that_cannot_be_reached_yet_joins_the_disk_when_it_can() {
         paths.len() == 2 && paths.iter().all(|path| path["state"] == "connected")
     };
     until(&place, "both", all);
+    let path = |words: &[&str]| place.run(&[&["path"], words].concat());
+    path(&["fail", "one", "1"]).exits(0);
+    path(&["prefer", "one", "0", "-o", "json"]).exits(0);
+    let listed = path(&["list", "-o", "json"]).exits(0).json();
+    let mut paths = listed["disks"][0]["paths"]
+        .as_array()
+        .expect("paths")
+        .clone();
+    paths.sort_by_key(|path| path["index"].as_u64());
+    let switches = |at: usize| (paths[at]["failed"] == true, paths[at]["preferred"] == true);
+    assert_eq!((switches(0), switches(1)), ((false, true), (true, false)));
+    let text = path(&["list", "one"]);
+    for word in ["failed", "preferred", &late, "optimized"] {
+        assert!(text.exits(0).stdout.contains(word), "{text}");
+    }
+    read_over_nbd(&place.folder().join("one.nbd"), 0, 4096);
+    path(&["restore", "one", "1"]).exits(0);
+    path(&["prefer", "one", "none"]).exits(0);
+    path(&["fail", "one", "2"]).exits(2).says(&["no path 2"]);
+    path(&["prefer", "one", "first"])
+        .exits(2)
+        .says(&["nor `none`"]);
 }
 
 #[test]

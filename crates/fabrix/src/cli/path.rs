@@ -1,0 +1,78 @@
+//! `fabrix path`: the paths of attached disks, and which of them get requests.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::list;
+use super::terminal::show;
+use crate::api::{Client, attachment};
+use crate::args::{PathArgs, PathVerb};
+use crate::attached::records::{Found, Records};
+use crate::failure::Failure;
+use crate::report::plain;
+
+pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
+    let records = Records::open()?;
+    let (which, index, change) = match &args.verb {
+        PathVerb::List { which } => return print(&records, which.as_deref(), args),
+        PathVerb::Fail { which, path } => (which, Some(*path), "fail"),
+        PathVerb::Restore { which, path } => (which, Some(*path), "restore"),
+        PathVerb::Prefer { which, path } => (which, path.0, "prefer"),
+    };
+    let found = records.find(which)?;
+    if found.record.controller.is_some() {
+        return Err(Failure::usage(
+            "the kernel chooses among its paths: see /sys/class/nvme-subsystem/*/iopolicy",
+        ));
+    }
+    let client = Client::of_attachment(records.socket(&found.record.name));
+    let body = json!({ "index": index, "change": change });
+    let changed = client.ask("POST", attachment::PATHS, &body)?;
+    show(args.output, String::new, || changed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(records: &Records, which: Option<&str>, args: &PathArgs) -> Result<ExitCode, Failure> {
+    let found: Vec<Found> = match which {
+        Some(which) => vec![records.find(which)?],
+        None => records.all()?,
+    };
+    let all: Vec<Value> = found.iter().map(|it| list::state(records, it)).collect();
+    let disk =
+        |one: &Value| json!({ "name": one["name"], "state": one["state"], "paths": one["paths"] });
+    let json = || json!({ "schema": 1, "disks": all.iter().map(disk).collect::<Vec<_>>() });
+    show(args.output, || table(&all), json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(all: &[Value]) -> String {
+    let mut rows = vec![HEADING.map(str::to_owned)];
+    for one in all {
+        let paths = one["paths"].as_array().map_or(&[][..], Vec::as_slice);
+        rows.extend(paths.iter().map(|path| row(&one["name"], path)));
+    }
+    plain::columns(&rows)
+}
+
+const HEADING: [&str; 7] = [
+    "name", "path", "address", "state", "access", "lost", "switch",
+];
+
+fn row(name: &Value, path: &Value) -> [String; HEADING.len()] {
+    let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let switch = match (path["failed"] == true, path["preferred"] == true) {
+        (true, _) => "failed",
+        (false, true) => "preferred",
+        (false, false) => "-",
+    };
+    [
+        word(name),
+        path["index"].to_string(),
+        format!("{}://{}", word(&path["scheme"]), word(&path["address"])),
+        word(&path["state"]),
+        word(&path["access"]),
+        path["reconnects"].to_string(),
+        switch.to_owned(),
+    ]
+}

@@ -5,7 +5,6 @@
 //! target serves the disk over it.
 
 use std::cell::Cell;
-use std::fmt;
 use std::time::Duration;
 
 use fabrix_rt::{Completion, Loan, Nanos, Shard, Token};
@@ -43,7 +42,7 @@ impl Fate {
 pub enum Access {
     /// Requests are executed. This path comes before others.
     Optimized,
-    /// Requests are executed. This path is for want of an optimized one.
+    /// Requests are executed. This path is used while no optimized one can be.
     NonOptimized,
     /// Requests are refused.
     Inaccessible,
@@ -58,12 +57,6 @@ impl Access {
             Self::NonOptimized => "non-optimized",
             Self::Inaccessible => "inaccessible",
         }
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

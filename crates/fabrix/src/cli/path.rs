@@ -52,7 +52,11 @@ fn table(all: &[Value]) -> String {
         let paths = one["paths"].as_array().map_or(&[][..], Vec::as_slice);
         rows.extend(paths.iter().map(|path| row(&one["name"], path)));
     }
-    plain::columns(&rows)
+    let mut text = plain::columns(&rows);
+    if all.is_empty() {
+        text.push_str("(nothing is attached)\n");
+    }
+    text
 }
 
 const HEADING: [&str; 7] = [
@@ -61,6 +65,13 @@ const HEADING: [&str; 7] = [
 
 fn row(name: &Value, path: &Value) -> [String; HEADING.len()] {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    // The kernel's own host tells less of its paths.
+    let number = |value: &Value| {
+        let number = value.as_u64();
+        number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+    };
+    let scheme = path["scheme"].as_str();
+    let scheme = scheme.map_or_else(String::new, |scheme| format!("{scheme}://"));
     let switch = match (path["failed"] == true, path["preferred"] == true) {
         (true, _) => "failed",
         (false, true) => "preferred",
@@ -68,11 +79,29 @@ fn row(name: &Value, path: &Value) -> [String; HEADING.len()] {
     };
     [
         word(name),
-        path["index"].to_string(),
-        format!("{}://{}", word(&path["scheme"]), word(&path["address"])),
+        number(&path["index"]),
+        format!("{scheme}{}", word(&path["address"])),
         word(&path["state"]),
         word(&path["access"]),
-        path["reconnects"].to_string(),
+        number(&path["reconnects"]),
         switch.to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_the_kernel_has_dashes_for_what_it_does_not_tell() {
+        let path = json!({ "address": "traddr=10.0.0.1", "state": "live" });
+        let text = table(&[json!({ "name": "one", "paths": [path] })]);
+        let line = text.lines().nth(1).expect("a path");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["one", "-", "traddr=10.0.0.1", "live", "-", "-", "-"]
+        );
+        assert!(table(&[]).contains("nothing is attached"));
+    }
 }

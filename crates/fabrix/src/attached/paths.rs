@@ -64,6 +64,19 @@ impl State {
     }
 }
 
+impl Path {
+    /// The first connection does not count as a reconnection.
+    fn new(name: PathName) -> Self {
+        Self {
+            name,
+            state: State::Connected,
+            reconnects: 0,
+            access: None,
+            fault: None,
+        }
+    }
+}
+
 impl Paths {
     /// The connections of the disk with this URI.
     pub(crate) fn of(uri: &str) -> Self {
@@ -127,15 +140,10 @@ impl Paths {
         let mut known = lock(&self.known);
         let index = known.iter().position(|path| path.name == *name);
         let index = index.unwrap_or_else(|| {
-            known.push(Path {
-                name: name.clone(),
-                // The first connection does not count as a reconnection.
-                state: State::Connected,
-                reconnects: 0,
-                access: None,
-                fault: None,
-            });
-            known.len() - 1
+            // Paths report in any order. They are listed in the order of the URI.
+            let place = known.partition_point(|path| path.name.index <= name.index);
+            known.insert(place, Path::new(name.clone()));
+            place
         });
         let path = &mut known[index];
         match event {
@@ -244,6 +252,15 @@ mod tests {
             [is("nvme+rdma", "reconnecting"), is("nvme+tcp", "connected")]
         );
         assert_eq!(paths.state(), "attached");
+    }
+
+    #[test]
+    fn paths_are_listed_in_the_order_of_the_uri() {
+        let paths = Paths::of("multipath:(iscsi://10.0.0.1/a/0,iscsi://10.0.0.2/a/0)");
+        paths.take(&over("iscsi", 3261), PathEvent::Connected);
+        paths.take(&over("iscsi", 3260), PathEvent::Access(Access::Optimized));
+        let access = [0, 1].map(|at| paths.json()[at]["access"].clone());
+        assert_eq!(access, [json!("optimized"), Value::Null]);
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(crate) struct Opener {
     watch: Option<Watch>,
     /// Switches of the paths of a disk that has several.
     switches: Option<Arc<PathSwitches>>,
+    /// Policy of disks with several paths, whatever their text says.
+    policy: Option<Policy>,
 }
 
 impl Opener {
@@ -94,6 +96,7 @@ impl Opener {
             opened: Arc::default(),
             watch: None,
             switches: None,
+            policy: None,
         })
     }
 
@@ -114,6 +117,12 @@ impl Opener {
     /// The same opener, whose disk with several paths is switched elsewhere.
     pub(crate) fn switched_by(mut self, switches: Option<Arc<PathSwitches>>) -> Self {
         self.switches = switches;
+        self
+    }
+
+    /// The same opener, whose disks with several paths have this policy.
+    pub(crate) fn under(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
         self
     }
 
@@ -257,9 +266,12 @@ impl Opener {
         (policy, failover): (Option<&str>, Option<&str>),
     ) -> Result<Arc<dyn Device>, Failure> {
         let wrong = |why: String| Failure::usage(format!("{spec}: {why}"));
-        let policy = policy
-            .map_or_else(|| Ok(Policy::default()), str::parse)
-            .map_err(wrong)?;
+        let policy = match self.policy {
+            Some(policy) => policy,
+            None => policy
+                .map_or_else(|| Ok(Policy::default()), str::parse)
+                .map_err(wrong)?,
+        };
         let failover = match failover {
             None | Some("safe") => Failover::Safe,
             Some("fast") => Failover::Fast,

@@ -3,6 +3,7 @@
 //! score. The median is shown beside it, because the best run hides the spread.
 
 mod card;
+pub(crate) mod policies;
 pub(crate) mod test;
 
 use std::path::Path;
@@ -40,8 +41,25 @@ fn tests(preset: CdmPreset) -> Vec<Test> {
     }
 }
 
+/// The tests that the command line asks for.
+fn tests_of(args: &CdmArgs) -> Vec<Test> {
+    match args.tests.is_empty() {
+        true => tests(args.preset),
+        false => args.tests.clone(),
+    }
+}
+
+/// Reads, writes and the mix: each with its name and its percentage of reads. None: reads only.
+fn kinds_of(args: &CdmArgs) -> Vec<(&'static str, Option<u8>)> {
+    let mix = args.mix.map(|mix| ("Mix", Some(mix)));
+    [("Read", None), ("Write", Some(0))]
+        .into_iter()
+        .chain(mix)
+        .collect()
+}
+
 impl Test {
-    fn job(self, write: Option<u8>, args: &CdmArgs) -> Job {
+    fn job(self, write: Option<u8>, args: &CdmArgs, bytes: u64) -> Job {
         let rwmixread = write.map_or(100, u32::from);
         let kind = match rwmixread {
             100 => "read",
@@ -63,7 +81,7 @@ impl Test {
             block_bytes: self.block_bytes,
             iodepth: self.queues,
             numjobs: self.threads,
-            size: Some(args.size),
+            size: Some(bytes),
             runtime: args.runtime,
             ramp: Duration::ZERO,
             ..Job::default()
@@ -101,21 +119,25 @@ struct Line {
 
 pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
     args.card.as_deref().map_or(Ok(()), check_place)?;
+    if let Some(policies) = &args.policies {
+        return policies::run(args, policies);
+    }
+    let [bytes] = args.size[..] else {
+        return Err(Failure::usage(
+            "--size: one size, or --policies for a table of several",
+        ));
+    };
     let mut session = Session::begin(&args.common)?;
     let disk = session.open(&args.uri)?;
-    disk.check_size(Some(args.size))?;
-    let tests = match args.tests.is_empty() {
-        true => tests(args.preset),
-        false => args.tests.clone(),
-    };
+    disk.check_size(Some(bytes))?;
+    let (tests, kinds) = (tests_of(args), kinds_of(args));
     for test in &tests {
-        let checked = test.job(None, args).check_on(disk.device.geometry());
+        let checked = test.job(None, args, bytes).check_on(disk.device.geometry());
         checked.map_err(|error| Failure::usage(format!("{}: {error}", disk.uri)))?;
     }
     session.guard(std::slice::from_ref(&disk))?;
-    let kinds = 2 + usize::from(args.mix.is_some());
     session.plan(
-        tests.len() * kinds * (args.count as usize + 1) + 1,
+        tests.len() * kinds.len() * (args.count as usize + 1) + 1,
         args.runtime,
     );
     let mut notes = vec![format!(
@@ -128,7 +150,7 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
             "writes have zeroes: a disk that compresses or deduplicates is fast with them".into(),
         );
     }
-    notes.extend(session.fill(&disk, Some(args.size)));
+    notes.extend(session.fill(&disk, Some(bytes)));
     let mut lines: Vec<Line> = tests
         .into_iter()
         .map(|test| Line {
@@ -137,16 +159,17 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
         })
         .collect();
     let mut runs = Vec::new();
-    for (column, write) in [None, Some(0), args.mix]
-        .into_iter()
-        .enumerate()
-        .take(kinds)
-    {
+    for (column, (_, write)) in kinds.into_iter().enumerate() {
         if write.is_some() && disk.device.geometry().read_only {
             continue;
         }
         for line in &mut lines {
-            let Some(run) = score(&mut session, &disk, &line.test.job(write, args), args) else {
+            let Some(run) = score(
+                &mut session,
+                &disk,
+                &line.test.job(write, args, bytes),
+                args,
+            ) else {
                 break;
             };
             line.scores[column] = Some(Score::of(&run));
@@ -156,8 +179,8 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
     if runs.is_empty() && session.is_over() {
         return session.nothing();
     }
-    let text = text(args, &lines);
-    let card = card::draw(&without_secrets(&args.uri), args, &lines);
+    let text = text((args, bytes), &lines);
+    let card = card::draw(&without_secrets(&args.uri), (args, bytes), &lines);
     if let Some(path) = &args.card {
         save(path, &card)?;
     }
@@ -194,7 +217,7 @@ fn score(session: &mut Session, disk: &Disk, job: &Job, args: &CdmArgs) -> Optio
 }
 
 /// The report in CrystalDiskMark's usual text form.
-fn text(args: &CdmArgs, lines: &[Line]) -> String {
+fn text((args, bytes): (&CdmArgs, u64), lines: &[Line]) -> String {
     let mut text = String::from(
         "* MB/s = 1,000,000 bytes/s, KiB = 1024 bytes; score: best run (median in brackets)\n",
     );
@@ -230,7 +253,7 @@ fn text(args: &CdmArgs, lines: &[Line]) -> String {
     };
     text + &format!(
         "\nPreset: {preset}{mix}\n  Test: {} (x{}) on {}\n  Time: measure {} s / interval {} s\n    By: fabrix {}\n",
-        Size(args.size),
+        Size(bytes),
         args.count,
         without_secrets(&args.uri),
         args.runtime.as_secs_f64(),

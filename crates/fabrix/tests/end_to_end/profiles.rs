@@ -157,6 +157,65 @@ fn cdm_ends_in_its_numbers_and_leaves_a_card() {
 }
 
 #[test]
+fn cdm_compares_the_policies_of_a_disk_with_several_paths() {
+    let serve = Serve::start(&["ram:64M"]);
+    let paths = format!("multipath:({0},{0})", serve.uri(0));
+    let cdm = |policies: &str, more: &[&str]| {
+        let short = "--time 0.01 --interval 0 --count 1 --preset demo".split(' ');
+        let words = ["bench", "cdm", &paths, "--policies", policies];
+        fabrix(
+            &words
+                .into_iter()
+                .chain(short)
+                .chain(more.iter().copied())
+                .collect::<Vec<_>>(),
+        )
+    };
+    let ended = cdm("all", &["--size", "8M,16M", "-o", "json"]);
+    let report = ended.exits(0).json();
+    let table = &report["tables"][0];
+    let rows = table["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 7 * 2, "{table}");
+    assert_eq!(
+        (&rows[0][0], &rows[0][1]),
+        (&"fixed:0".into(), &"8M".into())
+    );
+    assert!(
+        rows.iter().all(|row| row[2].as_f64() > Some(0.0)),
+        "{table}"
+    );
+    assert!(
+        rows.iter().all(|row| row[3].as_f64() > Some(0.0)),
+        "{table}"
+    );
+    let text = cdm("round-robin:1", &["--size", "8M"])
+        .exits(0)
+        .stdout
+        .clone();
+    assert!(
+        text.contains("round-robin:1") && text.contains("SEQ1M Q8T1"),
+        "{text}"
+    );
+    cdm("fastest", &[])
+        .exits(2)
+        .says(&["`fastest` is not a policy"]);
+    fabrix(&[
+        "bench",
+        "cdm",
+        "ram:64M",
+        "--size",
+        "8M",
+        "--policies",
+        "all",
+    ])
+    .exits(2)
+    .says(&["has one path", "multipath:(URI,URI)"]);
+    fabrix(&["bench", "cdm", "ram:64M", "--size", "8M,16M"])
+        .exits(2)
+        .says(&["--policies"]);
+}
+
+#[test]
 fn sgp_dd_ends_in_its_records() {
     ends_in(
         &["sgp_dd"],

@@ -16,6 +16,7 @@ use std::time::Duration;
 use fabrix_bench::{Config, Counted, Job, Part, Progress, RunError, spread};
 use fabrix_block::Device;
 use fabrix_block::spec::without_secrets;
+use fabrix_host::multipath::Policy;
 use fabrix_rt::ShardConfig;
 
 use super::args::{CommonArgs, SweepArgs};
@@ -101,6 +102,15 @@ impl Session {
     /// reached in another way.
     fn open_alone(&self, uri: &str) -> Result<Disk, Failure> {
         open(&self.opener.apart(), uri)
+    }
+
+    /// Opens a disk with several paths under a policy. Its label is the policy.
+    pub(crate) fn open_under(&self, uri: &str, policy: Policy) -> Result<Disk, Failure> {
+        let disk = open(&self.opener.apart().under(policy), uri)?;
+        Ok(Disk {
+            label: policy.to_string(),
+            ..disk
+        })
     }
 
     /// The same disk accessed over loopback through a target in this process.

@@ -14,7 +14,7 @@ const COLUMN: usize = 280;
 const LETTERS: usize = 28;
 
 /// Draws the card.
-pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
+pub(super) fn draw(uri: &str, (args, bytes): (&CdmArgs, u64), lines: &[Line]) -> String {
     let columns = if args.mix.is_some() { 3 } else { 2 };
     let (width, height) = (150 + columns * COLUMN + 20, 96 + lines.len() * ROW + 34);
     let mut body = String::new();
@@ -51,7 +51,7 @@ pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
          logarithmic</text>\n\
          {body}<text class=\"value\" x=\"20\" y=\"{}\">fabrix {}</text>\n</svg>\n",
         escape(&fitted(uri, LETTERS * columns)),
-        Size(args.size),
+        Size(bytes),
         Counted(args.count.into(), "run"),
         args.runtime.as_secs_f64(),
         height - 14,
@@ -123,6 +123,6 @@ mod tests {
         let uri =
             "nvme+tcp://192.0.2.10:4420/nqn.2026-01.io.fabrix:a-rather-long-name-of-a-subsystem/1";
         let args = Words::parse_from(["cdm", uri]).args;
-        golden("card.svg", &draw(uri, &args, &lines));
+        golden("card.svg", &draw(uri, (&args, 1 << 30), &lines));
     }
 }

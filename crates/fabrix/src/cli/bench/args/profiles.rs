@@ -8,6 +8,7 @@ use fabrix_rt::SpinPolicy;
 
 use super::CommonArgs;
 use crate::args::values::{DISKS_HELP, Format, parse_bytes, parse_spin, parse_time};
+use crate::profiles::cdm::policies::Policies;
 use crate::profiles::cdm::test::Test;
 
 /// Arguments of the profiles that measure a table of workloads.
@@ -117,9 +118,19 @@ pub(crate) struct CdmArgs {
     /// Other tests than those of a preset, like SEQ1M-Q8T1,RND4K-Q32T16
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Test::parse, conflicts_with = "preset")]
     pub(crate) tests: Vec<Test>,
-    /// Size of the test region
-    #[arg(long, default_value = "1G", value_parser = parse_bytes, value_name = "SIZE")]
-    pub(crate) size: u64,
+    /// Measure a disk with several paths under each of these policies, like
+    /// fixed:1,round-robin:1,queue-depth; all: each path alone, and all policies
+    #[arg(long, value_name = "all|POLICY,...", conflicts_with = "card")]
+    pub(crate) policies: Option<Policies>,
+    /// Size of the test region; with --policies several are possible, like 1G,64G
+    #[arg(
+        long,
+        default_value = "1G",
+        value_parser = parse_bytes,
+        value_delimiter = ',',
+        value_name = "SIZE"
+    )]
+    pub(crate) size: Vec<u64>,
     /// Counted runs of each test
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) count: u32,

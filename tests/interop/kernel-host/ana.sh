@@ -1,6 +1,7 @@
 # Two paths to one disk: Linux sees each ANA state within 2 s, moves a verified load to the other path, and waits if none serves.
 # modules: nvme-tcp crc32c_generic
 # tools: nvme fio
+# kernel: own newer
 # seconds: 180
 # log: (block )?nvme[0-9a-z]+: (no usable path - requeuing I/O|rescanning namespaces)|callbacks suppressed
 [ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || fail "this kernel has no native multipath"

@@ -118,6 +118,12 @@ impl PathDisk for RemoteUnit {
         Ok(Arc::new(self.measure()?))
     }
 
+    fn sized(&self, blocks: u64) -> Arc<dyn PathDisk> {
+        let mut disk = (*self.disk).clone();
+        disk.geometry.blocks = blocks;
+        Arc::new(self.of(disk))
+    }
+
     fn patience(&self) -> Duration {
         self.plan.options.patience()
     }
@@ -134,12 +140,17 @@ impl RemoteUnit {
             let gone = ConnectError::new(ConnectErrorKind::Refused, sentence);
             return Err(failed(gone));
         };
-        let disk = Arc::new(self.disk.remeasured(&facts).map_err(failed)?);
-        Ok(Self {
+        Ok(self.of(self.disk.remeasured(&facts).map_err(failed)?))
+    }
+
+    /// The same way to a disk of other properties.
+    fn of(&self, disk: KnownDisk) -> Self {
+        let disk = Arc::new(disk);
+        Self {
             plan: self.plan.expecting(&disk),
             disk,
             identity: self.identity.clone(),
             sessions: Arc::clone(&self.sessions),
-        })
+        }
     }
 }

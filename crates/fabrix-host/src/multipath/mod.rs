@@ -60,6 +60,10 @@ pub trait PathDisk: Device {
     /// As of [`Device::resize`].
     fn remeasured(&self) -> Result<Arc<dyn PathDisk>, OpenError>;
 
+    /// The same disk with the size that it has on another path. This path is not asked: its next
+    /// session checks the disk.
+    fn sized(&self, blocks: u64) -> Arc<dyn PathDisk>;
+
     /// Most time that requests wait while no path can be used.
     fn patience(&self) -> Duration;
 }
@@ -240,14 +244,22 @@ impl Device for Multipath {
         self.paths.iter().all(|path| path.compares_and_writes())
     }
 
-    /// Reads the size over all paths.
+    /// Reads the size over all paths. A path that cannot be asked gets the size of the others.
     fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         if bytes.is_some() {
             return Err(crate::sizes::resize_elsewhere(&self.identity));
         }
-        let paths: Result<Vec<_>, _> = self.paths.iter().map(|path| path.remeasured()).collect();
+        let asked: Vec<_> = self.paths.iter().map(|path| path.remeasured()).collect();
+        let answered = asked.iter().find_map(|path| path.as_ref().ok());
+        let blocks = answered.map(|path| path.geometry().blocks);
+        let paths = self.paths.iter().zip(asked);
+        let paths = paths.map(|(path, asked)| match blocks {
+            Some(blocks) => Ok(asked.unwrap_or_else(|_| path.sized(blocks))),
+            None => asked,
+        });
+        let paths = paths.collect::<Result<Vec<_>, _>>()?;
         let name = &self.identity.name;
-        let joined = connect(name, paths?, (self.policy, self.failover));
+        let joined = connect(name, paths, (self.policy, self.failover));
         let wrong =
             |error: ConnectError| OpenError::new(OpenErrorKind::Unsupported, error.to_string());
         let joined = joined.map_err(wrong)?;

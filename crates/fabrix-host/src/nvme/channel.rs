@@ -146,6 +146,12 @@ impl PathDisk for RemoteDisk {
         Ok(Arc::new(self.measure()?))
     }
 
+    fn sized(&self, blocks: u64) -> Arc<dyn PathDisk> {
+        let mut disk = (*self.disk).clone();
+        disk.geometry.blocks = blocks;
+        Arc::new(self.of(disk))
+    }
+
     fn patience(&self) -> Duration {
         self.plan.options.patience()
     }
@@ -161,15 +167,20 @@ impl RemoteDisk {
         };
         let facts = probe.probe(self.plan.address).map_err(failed)?;
         let disk = self.disk.remeasured(&self.plan.options, &facts);
-        let disk = Arc::new(disk.map_err(failed)?);
+        Ok(self.of(disk.map_err(failed)?))
+    }
+
+    /// The same way to a disk of other properties.
+    fn of(&self, disk: KnownDisk) -> Self {
+        let disk = Arc::new(disk);
         let plan = Plan {
             expected: Some(Arc::clone(&disk)),
             ..self.plan.clone()
         };
-        Ok(Self {
+        Self {
             plan,
             disk,
             identity: self.identity.clone(),
-        })
+        }
     }
 }

@@ -77,6 +77,7 @@ impl Held {
             "device": record.device,
             "state": self.paths.state(),
             "fault": self.paths.fault(),
+            "paths": self.paths.json(),
             "reconnects": self.paths.reconnects(),
             "counters": counters::detailed(&self.counted),
         })

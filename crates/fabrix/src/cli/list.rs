@@ -99,7 +99,7 @@ fn row(one: &Value) -> [String; HEADING.len()] {
 }
 
 /// Number of connected paths and of all paths.
-fn paths(paths: &Value) -> String {
+pub(super) fn paths(paths: &Value) -> String {
     match paths.as_array().map_or(&[][..], Vec::as_slice) {
         [] => "-".to_owned(),
         all => {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fabrix_rt::terminal::KeyByKey;
 use serde_json::{Value, json};
 
-use super::list::faults;
+use super::list::{faults, paths};
 use super::terminal::{print, print_on, say};
 use crate::api::{Client, attachment};
 use crate::args::{Format, TopArgs};
@@ -105,6 +105,7 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
                     "where": told["device"],
                     "state": told["state"],
                     "fault": told["fault"],
+                    "paths": told["paths"],
                     "reconnects": told["reconnects"],
                 }),
             });
@@ -121,6 +122,7 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
                     "name": format!("nsid {}", export["nsid"]),
                     "where": export["disk"],
                     "state": "served",
+                    "paths": [],
                     "reconnects": 0,
                 }),
             });
@@ -149,7 +151,7 @@ fn table(rows: &[(Value, Rates)]) -> String {
     let mut text = line(
         ["name", "where", "state"],
         &[
-            "r/s", "w/s", "rMB/s", "wMB/s", "depth", "p50 us", "p99 us", "err", "reconn",
+            "r/s", "w/s", "rMB/s", "wMB/s", "depth", "p50 us", "p99 us", "err", "paths", "reconn",
         ]
         .map(str::to_owned),
     );
@@ -167,6 +169,7 @@ fn table(rows: &[(Value, Rates)]) -> String {
                 us(rates.p50_ns),
                 us(rates.p99_ns),
                 rates.errors.to_string(),
+                paths(&told["paths"]),
                 told["reconnects"].to_string(),
             ],
         );
@@ -179,7 +182,7 @@ fn table(rows: &[(Value, Rates)]) -> String {
     text
 }
 
-fn line([name, place, state]: [&str; 3], numbers: &[String; 9]) -> String {
+fn line([name, place, state]: [&str; 3], numbers: &[String; 10]) -> String {
     let numbers: String = numbers
         .iter()
         .map(|number| format!(" {number:>8}"))

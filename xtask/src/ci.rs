@@ -18,7 +18,7 @@ const TESTS_SECONDS_MAX: &str = "660";
 /// A name, and what runs; true: at length.
 type Step = (&'static str, fn(bool) -> Result<Counts, Stop>);
 
-const TEST: [Step; 13] = [
+const TEST: [Step; 12] = [
     ("fmt", |_| fmt()),
     ("tidy", |_| held(tidy::check())),
     ("deps", |_| held(deps::check())),
@@ -29,14 +29,15 @@ const TEST: [Step; 13] = [
     ("build", |_| held(build())),
     ("tests", |_| tests(&["--workspace"])),
     ("sim", |_| sim::run(&sim::Options::of_test())),
-    ("fuzz", |whole| fuzz::run(&fuzz::Options::of_test(whole))),
     ("conformance", |_| conformance::run()),
     ("pages", |_| pages::run(&pages::Options::default())),
     ("interop", |whole| {
         interop::run(&interop::Options::of_test(whole))
     }),
 ];
-const MORE: [Step; 3] = [
+const MORE: [Step; 4] = [
+    // The tests of fabrix-proto run the same bodies over the corpus and over random input.
+    ("fuzz", |_| fuzz::run(&fuzz::Options::of_all())),
     ("prove", |_| sim::run(&sim::Options::of_proof())),
     ("doc", |_| held(doc())),
     ("deny", |_| deny()),

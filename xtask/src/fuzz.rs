@@ -14,9 +14,8 @@ use crate::summary::{Counts, Stop};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Seconds for each target in `cargo xtask test`, and at length.
-const SECONDS: u32 = 2;
-const SECONDS_ALL: u32 = 60;
+/// Seconds for each target.
+const SECONDS: u32 = 60;
 
 /// Coverage as cargo-fuzz asks the compiler for it: a counter for each branch, a table of their
 /// places, and the values of comparisons. The checks of debug builds stay on (`fuzz/Cargo.toml`).
@@ -30,15 +29,15 @@ pub(crate) struct Options {
     /// Only the targets whose name contains NAME
     name: Option<String>,
     /// So many seconds for each
-    #[arg(long, default_value_t = SECONDS_ALL, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = SECONDS, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 }
 
 impl Options {
-    /// What `cargo xtask test` runs.
-    pub(crate) fn of_test(whole: bool) -> Self {
+    /// What `cargo xtask test --all` runs.
+    pub(crate) fn of_all() -> Self {
         Self {
-            seconds: if whole { SECONDS_ALL } else { SECONDS },
+            seconds: SECONDS,
             name: None,
         }
     }

@@ -211,6 +211,7 @@ pub(crate) fn catalog(device: &Arc<dyn Device>, machines: &[IpAddr]) -> Catalog 
             .flat_map(|machine| listens(*machine))
             .collect(),
         ana_states: Vec::new(),
+        gateways: fabrix_target::Gateways::default(),
     }
 }
 

@@ -34,7 +34,7 @@ mod shared;
 mod target;
 mod unauthenticated_peers;
 
-pub use catalog::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
+pub use catalog::{Catalog, Export, Gateways, IscsiTargetConfig, SubsystemConfig};
 pub use config::{Deadlines, Limits, Listen, Protocol, TargetError};
 pub use disk::{Receipt, ReservationStore};
 pub use fabrix_proto::iscsi::auth::PolicyError;

@@ -226,6 +226,20 @@ pub(crate) struct ServeArgs {
     /// Refuse every write
     #[arg(short, long)]
     pub(crate) read_only: bool,
+    /// Address at which another gateway serves the same subsystem (the same --nqn and disks), for
+    /// nvme+tcp:// or nvme+rdma://; may be repeated. Discovery lists it with our own. Give each
+    /// gateway other controller ids
+    #[arg(long, value_name = "PROTOCOL://ADDR[:PORT]")]
+    pub(crate) gateway: Vec<String>,
+    /// Discovery service of another target, to which discovery refers hosts; may be repeated
+    #[arg(long, value_name = "PROTOCOL://ADDR[:PORT]")]
+    pub(crate) referral: Vec<String>,
+    /// Smallest controller id (CNTLID) of this gateway
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=0xFFEF))]
+    pub(crate) cntlid_min: u16,
+    /// Greatest controller id (CNTLID) of this gateway
+    #[arg(long, value_name = "N", default_value_t = 0xFFEF, value_parser = clap::value_parser!(u16).range(1..=0xFFEF))]
+    pub(crate) cntlid_max: u16,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use fabrix_target::{Catalog, Export, Listen, NAMESPACES_MAX, Target, TargetError
 pub(crate) use self::catalog::catalog;
 pub(crate) use self::export_opener::ExportOpener;
 use self::listen::serves_disks;
-pub(crate) use self::listen::{check_addresses, listen_address, socket_address};
+pub(crate) use self::listen::{check_addresses, elsewhere, listen_address, socket_address};
 use crate::access::Allowed;
 use crate::failure::{Failure, Kind};
 use crate::locks::lock;

@@ -29,13 +29,13 @@ serve_both
 
 # Linux takes the path that stands first.
 ADDRESS=10.0.1.1
-connect --keep-alive-tmo=5 --reconnect-delay=1 --ctrl-loss-tmo=600
+connect --keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=600
 first=$ctrl
 ADDRESS=10.0.2.1
-connect --keep-alive-tmo=5 --reconnect-delay=1 --ctrl-loss-tmo=600
+connect --keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=600
 kernels=$(disk_of 1)
 ours=$(fabrix attach "multipath:(nvme+tcp://10.0.1.1/$NQN/2,nvme+tcp://10.0.2.1/$NQN/2),policy=fixed:0" --as nbd \
-    --keep-alive-tmo 5s --reconnect-delay 1s)
+    --keep-alive-tmo 2s --reconnect-delay 1s)
 
 all_stand() {
     fabrix list | grep -q " 2/2 " && ctrl=$first && controller_is live
@@ -64,7 +64,7 @@ reset_path() {
 silence_path() {
     tc qdisc add dev near1 root netem loss 100%
     ip netns exec away tc qdisc add dev far1 root netem loss 100%
-    sleep 22
+    sleep 14
     ip netns exec away tc qdisc del dev far1 root
     tc qdisc del dev near1 root
 }
@@ -73,7 +73,7 @@ kill_target() {
     kill -9 $target
     wait $target || true
     serve_both
-    sleep 4
+    sleep 10
 }
 
 flip_path() {

@@ -133,6 +133,7 @@ impl Site {
             }],
             listen: listen.filter(|(_, is)| *is).map(|(it, _)| it).collect(),
             ana_states: Vec::new(),
+            gateways: fabrix_target::Gateways::default(),
         }
     }
 }

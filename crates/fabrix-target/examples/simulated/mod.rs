@@ -125,6 +125,7 @@ fn config(queues: u16) -> TargetConfig {
             iscsi_targets: Vec::new(),
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
             ana_states: Vec::new(),
+            gateways: fabrix_target::Gateways::default(),
         },
         limits: Limits {
             max_io_queues: queues,

@@ -1,12 +1,13 @@
 //! The desired exports of a target as plain values, and the checks of these values.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use fabrix_block::Device;
 use fabrix_proto::iscsi::login;
 use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState, AnaStateAt};
-use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
+use fabrix_proto::nvme::subsystem::{CNTLID_MAX, NAMESPACES_MAX};
 
 use crate::config::{Listen, check_free};
 use crate::iscsi::access::{Initiators, no_iscsi_name};
@@ -29,6 +30,31 @@ pub struct Catalog {
     /// States of ANA groups at NVMe listeners. All other groups are optimized at all listeners.
     /// [`Target::set_ana_state`](crate::Target::set_ana_state) changes them.
     pub ana_states: Vec<AnaStateAt>,
+    /// Other targets that hosts are told of.
+    pub gateways: Gateways,
+}
+
+/// What hosts are told of other targets, and what this target leaves to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateways {
+    /// CNTLIDs of this target's controllers. Several gateways to one subsystem have ranges without
+    /// a common id.
+    pub controller_ids: RangeInclusive<u16>,
+    /// NVMe addresses at which other gateways serve the subsystems of this target.
+    pub others: Vec<Listen>,
+    /// NVMe discovery services of other targets.
+    pub referrals: Vec<Listen>,
+}
+
+impl Default for Gateways {
+    /// There are no others.
+    fn default() -> Self {
+        Self {
+            controller_ids: 1..=CNTLID_MAX,
+            others: Vec::new(),
+            referrals: Vec::new(),
+        }
+    }
 }
 
 /// An NVMe subsystem. Hosts read its name and its texts once, so these stay as long as it is

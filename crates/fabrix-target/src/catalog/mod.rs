@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use crate::lock::lock;
 use crate::{Limits, ReservationStore};
 
-pub use desired::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
+pub use desired::{Catalog, Export, Gateways, IscsiTargetConfig, SubsystemConfig};
 pub(crate) use diff::diff;
 pub(crate) use disk::ExportedDisk;
 pub(crate) use snapshot::{Snapshot, States};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use fabrix_block::Deallocate as DiskDeallocate;
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::subsystem::{
-    CNTLID_MAX, Deallocate, Hosts, Inventory, Listener, Namespace, SecureChannel, Subsystem,
+    Deallocate, Hosts, Inventory, Listener, Namespace, SecureChannel, Subsystem,
 };
 
 use crate::catalog::disk::ExportedDisk;
-use crate::{Catalog, Export, Limits, Listen, SubsystemConfig};
+use crate::{Catalog, Export, Gateways, Limits, Listen, SubsystemConfig};
 
 /// The inventory of a catalog. `disks` are its disks by UUID.
 ///
@@ -24,11 +24,14 @@ pub(crate) fn inventory(
     generation: u64,
 ) -> Result<Arc<Inventory>, String> {
     let subsystems = catalog.subsystems.iter();
-    let subsystems = subsystems.map(|config| subsystem(config, disks, limits));
-    let listeners = catalog.listen.iter();
-    let listeners = listeners.filter(|listen| listen.has_ana_states());
+    let gateways = &catalog.gateways;
+    let subsystems = subsystems.map(|config| subsystem(config, disks, (limits, gateways)));
+    let ours = catalog.listen.iter();
+    let ours = ours.filter(|listen| listen.has_ana_states());
+    let serving = ours.chain(&gateways.others).map(|listen| (listen, false));
+    let listeners = serving.chain(gateways.referrals.iter().map(|listen| (listen, true)));
     let listeners = listeners.enumerate();
-    let listeners = listeners.map(|(index, listen)| listener(index, listen));
+    let listeners = listeners.map(|(index, (listen, referral))| listener(index, listen, referral));
     Inventory::new(
         subsystems.collect::<Result<_, _>>()?,
         listeners.collect(),
@@ -41,7 +44,7 @@ pub(crate) fn inventory(
 fn subsystem(
     config: &SubsystemConfig,
     disks: &BTreeMap<[u8; 16], ExportedDisk>,
-    limits: &Limits,
+    (limits, gateways): (&Limits, &Gateways),
 ) -> Result<Subsystem, String> {
     let nqn =
         |text: &str| Nqn::new(text).map_err(|error| format!("`{text}` is not an NQN: {error}"));
@@ -66,7 +69,7 @@ fn subsystem(
         firmware: config.firmware.clone(),
         namespaces: namespaces.collect::<Result<_, String>>()?,
         hosts,
-        controller_ids: 1..=CNTLID_MAX,
+        controller_ids: gateways.controller_ids.clone(),
         max_io_queues: limits.max_io_queues,
         max_queue_entries: limits.max_queue_entries,
         grows: config.grows,
@@ -86,13 +89,13 @@ fn check_transfers(export: &Export, limits: &Limits) -> Result<(), String> {
     }
 }
 
-fn listener(index: usize, listen: &Listen) -> Listener {
+fn listener(index: usize, listen: &Listen, referral: bool) -> Listener {
     Listener {
         port_id: u16::try_from(index + 1).unwrap_or(u16::MAX),
         transport: listen.ana_listener().0,
         portal: listen.portal,
         secure_channel: SecureChannel::None,
-        referral: false,
+        referral,
     }
 }
 

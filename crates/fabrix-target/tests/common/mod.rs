@@ -137,6 +137,7 @@ impl Stage {
             }],
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             ana_states: Vec::new(),
+            gateways: fabrix_target::Gateways::default(),
         };
         let config = TargetConfig {
             catalog,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_target::{Catalog, Limits, Listen, ReservationStore, Target, TargetConfig};
+use fabrix_target::{Catalog, Gateways, Limits, Listen, ReservationStore, Target, TargetConfig};
 use signal_hook::consts::SIGTERM;
 
 use super::terminal::{say, show};
@@ -19,7 +19,9 @@ use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::log;
-use crate::served::{ExportOpener, Served, catalog, check_addresses, failure, listen_address};
+use crate::served::{
+    ExportOpener, Served, catalog, check_addresses, elsewhere, failure, listen_address,
+};
 use crate::shards::{Shards, raise_open_files};
 use crate::signals::end_a_service;
 use crate::state::State;
@@ -46,6 +48,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .map(|text| listen_address(text).map_err(|why| Failure::usage(format!("--listen {why}"))))
         .collect::<Result<Vec<_>, _>>()?;
     check_addresses(&listen)?;
+    let gateways = gateways(args, &listen)?;
     check_options(args, &listen)?;
     warn_of_locked_memory(&listen);
     let allowed = Allowed::new(
@@ -75,7 +78,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         args.api.is_some(),
         exports,
         access,
-        listen,
+        (listen, gateways),
     );
     let state = state.map(|state| state as Arc<dyn ReservationStore>);
     let config = target_config(args, catalog, state);
@@ -97,6 +100,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     drain(&served.target);
     shards.stop();
     outcome
+}
+
+/// What the options say of other gateways.
+fn gateways(args: &ServeArgs, listen: &[Listen]) -> Result<Gateways, Failure> {
+    let (least, most) = (args.cntlid_min, args.cntlid_max);
+    if least > most {
+        return Err(Failure::usage(format!(
+            "--cntlid-min {least} is more than --cntlid-max {most}"
+        )));
+    }
+    let all = |option: &str, texts: &[String]| {
+        let parsed = texts.iter().map(|text| elsewhere(text, listen));
+        let parsed = parsed.collect::<Result<Vec<_>, Failure>>();
+        parsed.map_err(|why| Failure::usage(format!("--{option} {why}")))
+    };
+    Ok(Gateways {
+        controller_ids: least..=most,
+        others: all("gateway", &args.gateway)?,
+        referrals: all("referral", &args.referral)?,
+    })
 }
 
 /// Refuses options for access over a protocol that is not served. Through `--api` an address may be

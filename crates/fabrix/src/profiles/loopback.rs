@@ -11,7 +11,7 @@ use std::time::Duration;
 use fabrix_block::Device;
 use fabrix_rt::SpinPolicy;
 use fabrix_rt::engine::Engine;
-use fabrix_target::{Export, Initiators, Limits, Listen, Target, TargetConfig};
+use fabrix_target::{Export, Gateways, Initiators, Limits, Listen, Target, TargetConfig};
 
 use crate::args::{Cores, EngineArgs, RemoteArgs};
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ impl Loopback {
                 false,
                 disks,
                 (None, Initiators::anybody()),
-                listen,
+                (listen, Gateways::default()),
             ),
             limits: Limits {
                 max_io_queues: 64,

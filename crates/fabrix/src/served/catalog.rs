@@ -1,7 +1,9 @@
 //! The catalog of `serve`: one NVMe subsystem, and one iSCSI target with the same disks.
 
 use fabrix_block::Identity;
-use fabrix_target::{Catalog, Export, Initiators, IscsiTargetConfig, Listen, SubsystemConfig};
+use fabrix_target::{
+    Catalog, Export, Gateways, Initiators, IscsiTargetConfig, Listen, SubsystemConfig,
+};
 
 /// Builds a catalog of disks by namespace id. With `grows`, disks may be added later.
 pub(crate) fn catalog(
@@ -9,7 +11,7 @@ pub(crate) fn catalog(
     grows: bool,
     disks: Vec<Export>,
     (hosts, initiators): (Option<Vec<String>>, Initiators),
-    listen: Vec<Listen>,
+    (listen, gateways): (Vec<Listen>, Gateways),
 ) -> Catalog {
     let model = "Fabrix".to_owned();
     let firmware: String = env!("CARGO_PKG_VERSION").chars().take(8).collect();
@@ -33,6 +35,7 @@ pub(crate) fn catalog(
         }],
         listen,
         ana_states: Vec::new(),
+        gateways,
     };
     set_disks(&mut catalog, disks);
     catalog

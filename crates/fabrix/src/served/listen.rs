@@ -29,6 +29,27 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     })
 }
 
+/// Parses the NVMe address of another target. It is announced to hosts as it is.
+pub(crate) fn elsewhere(text: &str, ours: &[Listen]) -> Result<Listen, Failure> {
+    let mut listen = listen_address(text)?;
+    let address = listen.portal.address;
+    let refused = |why: &str| Err(Failure::usage(format!("{}: {why}", without_secrets(text))));
+    if !listen.protocol.is_nvme() {
+        return refused("only NVMe has a discovery log: write nvme+tcp:// or nvme+rdma://");
+    }
+    if address.ip().is_unspecified() || address.port() == 0 {
+        return refused("name the address at which hosts reach it");
+    }
+    if ours
+        .iter()
+        .any(|it| it.protocol == listen.protocol && it.portal.address == address)
+    {
+        return refused("this is an address of this target: see --listen");
+    }
+    listen.portal.announced = Some(address);
+    Ok(listen)
+}
+
 /// Refuses a list of addresses without any that serves disks. Connections to NVMe's discovery port
 /// reach the discovery subsystem only.
 pub(crate) fn check_addresses(listens: &[Listen]) -> Result<(), Failure> {

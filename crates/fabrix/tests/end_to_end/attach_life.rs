@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use super::attach_place::{Place, begin_nbd, has_programs, read_over_nbd, shell, until, wait};
-use super::harness::{Running, Serve, fabrix, path_in, scratch};
+use super::attach_place::{Place, begin_nbd, has_programs, shell, until, wait};
+use super::harness::{Running, Serve, path_in, scratch};
 
 /// Who connects to `listener` first.
 fn peer(listener: TcpListener) -> std::thread::JoinHandle<String> {
@@ -152,31 +152,6 @@ fn a_disk_that_changes_its_size_over_there_changes_here_by_itself() {
             "who was connected stays so"
         );
     }
-}
-
-#[test]
-fn a_disk_has_its_new_size_while_one_of_its_paths_is_down_and_when_the_path_comes() {
-    let folder = scratch();
-    let api = format!("unix:{}", path_in(&folder, "api"));
-    let disk = format!("file:{},size=16M", path_in(&folder, "disk"));
-    let serve = Serve::start(&[&disk, "--allow", "any", "--api", &api]);
-    let late = format!("127.26.0.4:{}", serve.port());
-    let place = Place::new();
-    let hosts = format!("{},{late}", serve.address());
-    let both = serve.uri(0).replace(&serve.address(), &hosts);
-    let socket = place.attach(&[&both, "--as", "nbd-socket", "-k", "200ms"]);
-    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api], words].concat());
-    ctl(&["namespace", "resize", "1", "32M"]).exits(0);
-    until(&place, "of the new size", |one| {
-        one["size_bytes"] == 32 << 20 && one["state"] == "attached"
-    });
-    ctl(&["listener", "add", &format!("nvme+tcp://{late}")]).exits(0);
-    until(&place, "over both paths", |one| {
-        let paths = one["paths"].as_array().map_or(&[][..], Vec::as_slice);
-        paths.len() == 2 && paths.iter().all(|path| path["state"] == "connected")
-    });
-    place.run(&["path", "fail", "disk1", "0"]).exits(0);
-    assert_eq!(read_over_nbd(&socket, (32 << 20) - 512, 512), vec![0; 512]);
 }
 
 #[test]

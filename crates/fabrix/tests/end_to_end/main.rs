@@ -7,6 +7,7 @@
 mod attach;
 mod attach_device;
 mod attach_fuse_ring;
+mod attach_gateways;
 mod attach_life;
 mod attach_place;
 mod attach_programs;

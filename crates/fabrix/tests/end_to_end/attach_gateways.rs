@@ -1,0 +1,114 @@
+//! Disks over several paths: through several gateways, and while a path is down.
+
+use std::net::TcpListener;
+
+use super::attach_place::{Place, begin_nbd, read_over_nbd, until};
+use super::harness::{Serve, fabrix, make_file, path_in, scratch};
+
+#[test]
+fn a_disk_has_its_new_size_while_one_of_its_paths_is_down_and_when_the_path_comes() {
+    let folder = scratch();
+    let api = format!("unix:{}", path_in(&folder, "api"));
+    let disk = format!("file:{},size=16M", path_in(&folder, "disk"));
+    let serve = Serve::start(&[&disk, "--allow", "any", "--api", &api]);
+    let late = format!("127.26.0.4:{}", serve.port());
+    let place = Place::new();
+    let hosts = format!("{},{late}", serve.address());
+    let both = serve.uri(0).replace(&serve.address(), &hosts);
+    let socket = place.attach(&[&both, "--as", "nbd-socket", "-k", "200ms"]);
+    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api], words].concat());
+    ctl(&["namespace", "resize", "1", "32M"]).exits(0);
+    until(&place, "of the new size", |one| {
+        one["size_bytes"] == 32 << 20 && one["state"] == "attached"
+    });
+    ctl(&["listener", "add", &format!("nvme+tcp://{late}")]).exits(0);
+    until(&place, "over both paths", |one| {
+        let paths = one["paths"].as_array().map_or(&[][..], Vec::as_slice);
+        paths.len() == 2 && paths.iter().all(|path| path["state"] == "connected")
+    });
+    place.run(&["path", "fail", "disk1", "0"]).exits(0);
+    assert_eq!(read_over_nbd(&socket, (32 << 20) - 512, 512), vec![0; 512]);
+}
+
+#[test]
+fn a_disk_behind_two_gateways_has_two_paths_and_discovery_at_each_lists_both() {
+    let folder = scratch();
+    let image = path_in(&folder, "disk");
+    make_file(&image, 16 << 20, 0, &[7; 512]);
+    let disk = Serve::start(&[&image]);
+    let ports = [1, 2].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let ports = ports.map(|held| held.local_addr().expect("an address"));
+    let gateway = |at: usize| {
+        let [here, there] = [at, 1 - at].map(|at| format!("nvme+tcp://{}", ports[at]));
+        let ids = [
+            "--cntlid-min",
+            ["1", "1001"][at],
+            "--cntlid-max",
+            ["1000", "2000"][at],
+        ];
+        let words = [
+            &disk.uri(0),
+            "--nqn",
+            "nqn.2026-01.io.fabrix:both",
+            "--gateway",
+            &there,
+        ];
+        Serve::start_again_on(&[&words[..], &ids[..]].concat(), &here)
+    };
+    let gateways = [0, 1].map(gateway);
+    for port in ports {
+        let found = fabrix(&["discover", &format!("nvme+tcp://{port}"), "-o", "json"]);
+        let text = &found.exits(0).stdout;
+        assert!(
+            ports
+                .iter()
+                .all(|port| text.contains(&port.port().to_string())),
+            "{text}"
+        );
+    }
+    let place = Place::new();
+    let both = format!(
+        "multipath:({},{}),policy=fixed:0",
+        gateways[0].uri(0),
+        gateways[1].uri(0)
+    );
+    let socket = place.attach(&[&both, "--as", "nbd-socket"]);
+    let mut client = begin_nbd(&socket);
+    assert_eq!(client.read(0, 512), Ok(vec![7; 512]), "over the first");
+    let [one, _other] = gateways;
+    one.stop();
+    assert_eq!(
+        client.read(0, 512),
+        Ok(vec![7; 512]),
+        "over the second gateway"
+    );
+}
+
+#[test]
+fn what_is_said_of_other_gateways_and_cannot_be_is_refused() {
+    let ours = "nvme+tcp://127.0.0.1:4420";
+    for (words, said) in [
+        (
+            ["--gateway", "iscsi://192.0.2.1"],
+            "only NVMe has a discovery log",
+        ),
+        (
+            ["--gateway", "nvme+tcp://0.0.0.0"],
+            "at which hosts reach it",
+        ),
+        (["--gateway", ours], "an address of this target"),
+        (
+            ["--referral", "nvme+tcp://192.0.2.1:0"],
+            "at which hosts reach it",
+        ),
+        (["--cntlid-max", "65520"], "65520 is not in 1..=65519"),
+        (["--cntlid-min", "0"], "0 is not in 1..=65519"),
+    ] {
+        fabrix(&[&["serve", "ram:1M", "--listen", ours], &words[..]].concat())
+            .exits(2)
+            .says(&[words[0], said]);
+    }
+    fabrix(&["serve", "ram:1M", "--cntlid-min", "9", "--cntlid-max", "8"])
+        .exits(2)
+        .says(&["--cntlid-min 9 is more than --cntlid-max 8"]);
+}

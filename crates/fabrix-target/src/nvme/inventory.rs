@@ -26,7 +26,7 @@ pub(crate) fn inventory(
     let subsystems = catalog.subsystems.iter();
     let subsystems = subsystems.map(|config| subsystem(config, disks, limits));
     let listeners = catalog.listen.iter();
-    let listeners = listeners.filter(|listen| listen.has_ana_states());
+    let listeners = listeners.filter(|listen| listen.serves_namespaces());
     let listeners = listeners.enumerate();
     let listeners = listeners.map(|(index, listen)| listener(index, listen));
     Inventory::new(

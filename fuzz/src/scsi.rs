@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+use fabrix_proto::scsi::alua::AccessState;
 use fabrix_proto::scsi::attention::Attentions;
 use fabrix_proto::scsi::cdb::{Command, Direction, Features};
 use fabrix_proto::scsi::copy::CopyList;
@@ -126,6 +127,8 @@ impl Unit {
             mode: self.mode,
             target: &self.target,
             port: 1,
+            access: AccessState::Optimized,
+            states: &[AccessState::Optimized],
             luns: &[0],
             reservations: &self.reservations,
             standing: self.reservations.standing(nexus),

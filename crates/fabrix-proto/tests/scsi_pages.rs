@@ -446,10 +446,19 @@ fn task_management_and_port_groups() {
     let extended = bench.read(&[0xA3, 0x0D, 0x80, 0, 0, 0, 0, 0, 0, 64, 0, 0]);
     assert_eq!((extended.len(), extended[3]), (16, 12));
     let groups = bench.read(&[0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0]);
-    let expected = [0, 0, 0, 16, 0, 1, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2];
-    assert_eq!(groups, expected);
+    let expected = [
+        [0, 0, 0, 24],
+        [0, 0x8B, 0, 1],
+        [0, 0, 0, 1],
+        [0, 0, 0, 1],
+        [0, 0x8B, 0, 0xA2],
+        [0, 0, 0, 1],
+        [0, 0, 0, 2],
+    ];
+    assert_eq!(groups, expected.as_flattened());
     let extended = bench.read(&[0xA3, 0x2A, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0]);
-    assert_eq!(extended[..8], [0, 0, 0, 20, 0x10, 0, 0, 0]);
+    assert_eq!(extended[..8], [0, 0, 0, 28, 0x10, 10, 0, 0]);
+    assert_eq!(extended[8..], groups[4..]);
 }
 
 #[test]

@@ -105,9 +105,14 @@ impl Listen {
         (transport, self.portal.address)
     }
 
-    /// Whether ANA groups have a state at the listener: hosts reach disks there.
+    /// Whether ANA groups have a state at the listener: hosts or initiators reach disks there.
     #[must_use]
     pub const fn has_ana_states(&self) -> bool {
+        !self.protocol.is_nvme() || self.serves_namespaces()
+    }
+
+    /// Whether NVMe hosts reach disks there.
+    pub(crate) const fn serves_namespaces(&self) -> bool {
         self.protocol.is_nvme() && self.portal.address.port() != DISCOVERY_PORT
     }
 

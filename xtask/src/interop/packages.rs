@@ -27,6 +27,7 @@ cpio: cpio
 curl: curl
 dash: dash
 diffutils: cmp
+dmsetup: dmsetup
 e2fsprogs: mkfs.ext4 fsck.ext4
 ethtool: ethtool
 fio: fio
@@ -41,6 +42,7 @@ libiscsi-bin: iscsi-test-cu iscsi-inq iscsi-ls iscsi-perf iscsi-readcapacity16 i
 libnbd-bin: nbdfuse nbdcopy nbdinfo
 librdmacm1: librdmacm.so.1
 mount: mount losetup
+multipath-tools: libchecktur.so libprioalua.so libprioconst.so multipathd
 nbd-client: nbd-client
 nbdkit: nbdkit
 nvme-cli: nvme
@@ -53,7 +55,7 @@ sg3-utils: sg_compare_and_write sg_get_lba_status sg_inq sg_luns sg_modes sg_opc
 sg3-utils: sg_readcap sg_reset sg_rtpg sg_sync sg_turs sg_unmap sg_verify sg_vpd sg_write_same
 sg3-utils: sg_xcopy sgp_dd
 tgt: tgtadm tgtd
-udev: scsi_id
+udev: scsi_id udevadm
 util-linux: blkdiscard fstrim setpriv setsid
 valgrind: callgrind-amd64-linux valgrind valgrind.bin
 ";
@@ -94,6 +96,7 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         "/usr/lib/udev",
         "/usr/libexec/valgrind",
         "/usr/lib/x86_64-linux-gnu/qemu",
+        "/usr/lib/multipath",
         "/usr/lib/x86_64-linux-gnu",
         "/usr/lib/x86_64-linux-gnu/libibverbs",
         "/usr/share/fonts/truetype/dejavu",

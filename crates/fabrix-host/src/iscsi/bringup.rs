@@ -169,7 +169,9 @@ impl<L: IscsiLink> Session<L> {
                 return self.disconnect(shard, error);
             }
         }
+        let port_group = facts.port_group.filter(|_| facts.has_access_states);
         self.connected(shard, Found::Unit(Arc::new(facts)));
+        self.found_port_group(shard, port_group);
         if has_changed {
             self.reconnection.report_event(PathEvent::Changed);
         }

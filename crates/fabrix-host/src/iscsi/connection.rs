@@ -38,6 +38,8 @@ pub(crate) enum OwnCommand {
     Flush(Request),
     /// A command of the bring-up.
     Bringup,
+    /// REPORT TARGET PORT GROUPS.
+    States,
     /// TEST UNIT READY, which lets an idle disk report unit attentions.
     Poll,
 }
@@ -46,7 +48,7 @@ impl OtherCommand for OwnCommand {
     fn into_request(self) -> Option<(Request, Option<DiskStatus>)> {
         match self {
             Self::Flush(request) => Some((request, None)),
-            Self::Bringup | Self::Poll => None,
+            Self::Bringup | Self::States | Self::Poll => None,
         }
     }
 }

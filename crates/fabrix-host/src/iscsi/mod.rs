@@ -3,10 +3,11 @@
 //! - `channel`: the disk. Each of its channels has a session.
 //! - `session`: one session with one target, which carries out a `plan`. `bringup` reads the
 //!   properties of the logical unit.
-//! - `transfer`: requests as commands.
+//! - `transfer`: requests as commands. `access`: how the target serves the disk over this path.
 //! - `connection`: the session's only connection. `tcp` and `rdma` begin it, `transport` chooses.
 //! - `command`, `known_disk`: tables from requests to commands, and from INQUIRY data to a disk.
 
+mod access;
 mod bringup;
 mod channel;
 mod command;

@@ -1,7 +1,7 @@
 //! A session with one target over one connection.
 //!
-//! Implements [`Protocol`] for iSCSI. The parts are: `bringup`, which follows the login, and
-//! `transfer`.
+//! Implements [`Protocol`] for iSCSI. The parts are: `bringup`, which follows the login, `access`
+//! and `transfer`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use fabrix_proto::scsi::sense::Sense;
 use fabrix_rt::{Shard, TaskId};
 use fabrix_transport::Ended;
 
+use super::access::PortGroup;
 use super::connection::{Connection, IscsiLink, OwnCommand};
 use super::plan::{Found, Plan};
 use crate::connection::InFlight;
@@ -34,6 +35,7 @@ pub(crate) struct Iscsi {
     redirections: u8,
     /// Portal to connect to when the connection to the redirecting portal has ended.
     redirected_to: Option<SocketAddr>,
+    pub(super) port_group: PortGroup,
     /// The disk has reported a change of its size during the bring-up.
     pub(super) has_changed: bool,
     /// The user has been warned that another initiator has reserved the disk.
@@ -157,6 +159,10 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
             session.keep_alive_sent(shard);
         }
         if is_due && !session.quiescing {
+            // The state ends its change by itself, and the disk announces that to a command only.
+            if session.protocol.port_group.is_changing() {
+                session.read_states(shard);
+            }
             session.poll(shard);
             shard.flush_later(session.reconnection.task);
         }
@@ -179,6 +185,7 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
     fn disconnected(session: &mut Session<L>) -> bool {
         let (own, state) = (&mut session.protocol, session.reconnection.state);
         own.bringup = None;
+        own.port_group.disconnected();
         let redirected_to = own.redirected_to.take();
         let redirected_to = redirected_to.filter(|_| state != State::Closing);
         own.portal = redirected_to.unwrap_or(session.plan.portal);
@@ -201,6 +208,7 @@ impl<L: IscsiLink> Session<L> {
             portal: plan.portal,
             redirections: 0,
             redirected_to: None,
+            port_group: PortGroup::default(),
             has_changed: false,
             reservation_reported: false,
         };
@@ -260,6 +268,15 @@ impl<L: IscsiLink> Session<L> {
             (Some(InFlight::Other(OwnCommand::Poll)), _) => {
                 connection.free(slot);
                 self.report_capacity_change(sense);
+                self.read_states_after(shard, sense);
+                self.send_waiting(shard);
+            }
+            (Some(InFlight::Other(OwnCommand::States)), data) => {
+                connection.free(slot);
+                let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
+                let data = data.get(..outcome.data_bytes as usize).unwrap_or(data);
+                self.report_capacity_change(sense);
+                self.states_answered(shard, outcome, sense, data);
                 self.send_waiting(shard);
             }
             (Some(content), data) => self.answered(shard, slot, content, data, (outcome, sense)),

@@ -6,6 +6,7 @@ use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskS
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::initiator::{TaskOutcome, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
+use fabrix_proto::scsi::alua::AccessState;
 use fabrix_proto::scsi::cdb::{Extent, build};
 use fabrix_proto::scsi::sense::Sense;
 use fabrix_proto::scsi::spec::Status;
@@ -18,7 +19,8 @@ use super::plan::Plan;
 use super::session::{Iscsi, Session};
 use crate::Weight;
 use crate::connection::InFlight;
-use crate::request::{Request, finish, moves_payload};
+use crate::multipath::link::Fate;
+use crate::request::{Request, finish, hand_back, moves_payload};
 use crate::session::{CommandSet, Protocol};
 
 impl<L: IscsiLink> CommandSet<L> for Iscsi {
@@ -111,6 +113,7 @@ impl<L: IscsiLink> Session<L> {
     ) {
         self.reconnection.is_useful();
         self.report_capacity_change(sense);
+        self.read_states_after(shard, sense);
         match content {
             InFlight::Request(mut request) => {
                 let operation = request.operation;
@@ -123,7 +126,8 @@ impl<L: IscsiLink> Session<L> {
                 request.data = data;
                 self.process(shard, slot, request, Operation::Flush, (outcome, sense));
             }
-            InFlight::Other(OwnCommand::Bringup | OwnCommand::Poll) | InFlight::Answered { .. } => {
+            InFlight::Other(OwnCommand::Bringup | OwnCommand::States | OwnCommand::Poll)
+            | InFlight::Answered { .. } => {
                 debug_assert!(false, "these commands belong to no request");
             }
         }
@@ -143,6 +147,10 @@ impl<L: IscsiLink> Session<L> {
         let Some(disk) = &self.plan.expected else {
             return;
         };
+        if self.is_refused_here(&request, operation, (outcome, sense)) {
+            self.free(slot);
+            return hand_back(shard, request, Fate::NotExecuted);
+        }
         let verdict = match outcome {
             TaskOutcome { intact: false, .. } => Verdict::Repeat(DiskStatus::MediaRead),
             TaskOutcome {
@@ -177,6 +185,23 @@ impl<L: IscsiLink> Session<L> {
                 self.complete(shard, slot, request, DiskStatus::Aborted);
             }
         }
+    }
+
+    /// Whether the pool has to send a request on another path: the access state of this one has
+    /// refused its command. Earlier commands of the request may have been executed: the pool repeats
+    /// them too, unless the request is a compare-and-write.
+    fn is_refused_here(
+        &self,
+        request: &Request,
+        operation: Operation,
+        (outcome, sense): (TaskOutcome, Option<Sense>),
+    ) -> bool {
+        let is_repeatable = request.operation == operation
+            || !matches!(request.operation, Operation::CompareAndWrite { .. });
+        self.reconnection.path.is_some()
+            && is_repeatable
+            && outcome.status == Status::CHECK_CONDITION.0
+            && sense.and_then(AccessState::from_sense).is_some()
     }
 
     /// A command has succeeded. The request completes, unless blocks or a flush are missing.

@@ -33,6 +33,8 @@ struct Shared {
     script: Box<Script>,
     disk: Mutex<Vec<u8>>,
     naa: Mutex<[u8; 16]>,
+    /// The access state (ALUA), and the number of changes. None: the disk has none.
+    access: Mutex<Option<(u8, u32)>>,
     /// Where logins are redirected, for good or for now.
     moved: Mutex<Option<(bool, String)>>,
     /// Commands that read or write, over all connections.
@@ -51,6 +53,8 @@ pub struct Unit {
 const BLOCKS: u64 = 4096;
 const DISK_BYTES: usize = 4096 * 512;
 const TARGET: &str = "iqn.2026-01.example:fake";
+/// Target port group of the fake's only port.
+const GROUP: u8 = 7;
 
 pub fn initiator() -> Initiator {
     Initiator {
@@ -92,6 +96,7 @@ impl Unit {
             script: Box::new(script),
             disk: Mutex::new(vec![0; DISK_BYTES]),
             naa: Mutex::new([0x6A; 16]),
+            access: Mutex::default(),
             moved: Mutex::default(),
             commands: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
@@ -114,6 +119,14 @@ impl Unit {
     /// From now on it is another disk.
     pub fn rename(&self, name: u8) {
         *self.shared.naa.lock().expect("no panic") = [name; 16];
+    }
+
+    /// From now on the disk has this access state. Each session gets a unit attention, unless the
+    /// disk had none before.
+    pub fn serves(&self, state: u8) {
+        let mut access = self.shared.access.lock().expect("no panic");
+        let changes = access.map_or(0, |(_, changes)| changes + 1);
+        *access = Some((state, changes));
     }
 
     /// From now on logins are redirected to `place`; None: not any more.
@@ -191,6 +204,8 @@ struct Link {
     memory: Vec<Vec<u8>>,
     cdbs: Vec<[u8; 16]>,
     sent: Vec<u8>,
+    /// Changes of the access state that the session knows.
+    changes_told: u32,
 }
 
 impl Link {
@@ -200,7 +215,9 @@ impl Link {
             ..TargetLimits::default()
         };
         let slots = usize::from(limits.slots());
+        let access = *shared.access.lock().expect("no panic");
         Self {
+            changes_told: access.map_or(0, |(_, changes)| changes),
             socket,
             shared,
             machine: Tcp::new(Target::new(limits, Nanos(0)), crc32c),
@@ -289,6 +306,11 @@ impl Link {
             } => {
                 let slot = claim.slot();
                 self.cdbs[usize::from(slot.0)] = cdb;
+                if let Some(sense) = self.access_sense(cdb[0]) {
+                    let answer = Answer::check_condition(&sense);
+                    self.with(|target, out| target.answer(claim, &answer, out));
+                    return Ok(None);
+                }
                 if matches!(cdb[0], 0x88..=0x8A | 0x35 | 0x42 | 0x93) {
                     let number = self.shared.commands.fetch_add(1, Ordering::AcqRel);
                     match (self.shared.script)(number, &cdb) {
@@ -310,6 +332,25 @@ impl Link {
             _ => {}
         }
         Ok(None)
+    }
+
+    /// The sense data of a command that the access state refuses, or that tells of its change.
+    fn access_sense(&mut self, opcode: u8) -> Option<[u8; 18]> {
+        let (state, changes) = (*self.shared.access.lock().expect("no panic"))?;
+        let (key, asc, ascq) = match (opcode, state) {
+            (0x12 | 0xA0, _) => return None,
+            _ if changes != self.changes_told => (6, 0x2A, 0x06),
+            (0xA3, _) => return None,
+            (_, 0x2) => (2, 0x04, 0x0B),
+            (_, 0x3) => (2, 0x04, 0x0C),
+            (_, 0xF) => (2, 0x04, 0x0A),
+            _ => return None,
+        };
+        self.changes_told = changes;
+        let mut sense = [0; 18];
+        (sense[0], sense[2], sense[7]) = (0x70, key, 10);
+        (sense[12], sense[13]) = (asc, ascq);
+        Some(sense)
     }
 
     /// Does what an honest disk does.
@@ -342,7 +383,8 @@ impl Link {
             0x00 | 0x35 => 0,
             _ => {
                 let naa = *self.shared.naa.lock().expect("no panic");
-                let page = page(&cdb, naa);
+                let access = *self.shared.access.lock().expect("no panic");
+                let page = page(&cdb, naa, access.map(|(state, _)| state));
                 memory[..page.len()].copy_from_slice(&page);
                 page.len()
             }
@@ -355,18 +397,31 @@ impl Link {
 }
 
 /// What the disk says of itself.
-fn page(cdb: &[u8; 16], naa: [u8; 16]) -> Vec<u8> {
+fn page(cdb: &[u8; 16], naa: [u8; 16], access: Option<u8>) -> Vec<u8> {
     match (cdb[0], cdb[1] & 1, cdb[2]) {
         (0xA0, ..) => [&[0, 0, 0, 8, 0, 0, 0, 0][..], &[0; 8]].concat(),
         (0x12, 0, _) => {
             let mut data = vec![0; 36];
             (data[2], data[4]) = (6, 31);
+            data[5] = u8::from(access.is_some()) << 4; // TPGS
             data[8..20].copy_from_slice(b"FAKE    disk");
             data[20..36].fill(b' ');
             data
         }
         (0x12, _, 0x00) => vec![0, 0x00, 0, 3, 0x00, 0x83, 0xB0],
-        (0x12, _, 0x83) => [&[0, 0x83, 0, 20, 1, 3, 0, 16][..], &naa].concat(),
+        (0x12, _, 0x83) => [
+            &[0, 0x83, 0, 28, 1, 3, 0, 16][..],
+            &naa,
+            &[0x51, 0x95, 0, 4, 0, 0, 0, GROUP],
+        ]
+        .concat(),
+        // Another group, which is optimized, with two ports; and this one.
+        (0xA3, ..) => [
+            &[0, 0, 0, 28][..],
+            &[0, 0x8F, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2],
+            &[access.unwrap_or(0), 0x8F, 0, GROUP, 0, 0, 0, 1, 0, 0, 0, 3],
+        ]
+        .concat(),
         (0x12, _, 0xB0) => {
             let mut data = vec![0; 64];
             (data[1], data[3]) = (0xB0, 60);

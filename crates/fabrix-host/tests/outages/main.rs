@@ -1,6 +1,7 @@
 //! Lost connections: the data is right afterwards, requests complete once and in time, another disk
 //! is refused, and no session is left behind.
 
+mod access;
 #[path = "../common/mod.rs"]
 mod common;
 mod paths;

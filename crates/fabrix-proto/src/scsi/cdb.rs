@@ -325,6 +325,20 @@ impl Command {
         )
     }
 
+    /// Whether the command is executed in every access state of the target port.
+    ///
+    /// Source: SPC-4, "Unavailable state".
+    #[must_use]
+    pub const fn passes_access_states(&self) -> bool {
+        matches!(
+            self,
+            Self::Inquiry { .. }
+                | Self::ReportLuns { .. }
+                | Self::RequestSense { .. }
+                | Self::ReportTargetPortGroups { .. }
+        )
+    }
+
     /// Data that the command moves on a disk with blocks of `block_bytes` bytes.
     #[must_use]
     pub fn transfer(&self, block_bytes: u32) -> Transfer {

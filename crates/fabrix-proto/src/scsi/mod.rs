@@ -4,6 +4,7 @@
 //! - [`spec`], [`additional`], [`sense`]: numbers and sense data.
 //! - [`cdb`]: parses and builds command descriptor blocks.
 //! - [`pages`]: INQUIRY, VPD and mode pages, written through [`data_in`].
+//! - [`alua`]: states of a logical unit at the ports of its target.
 //! - [`reservation`]: reservations for all protocols. [`persistent`] has their SCSI bytes.
 //! - [`copy`]: lists of EXTENDED COPY.
 //! - [`attention`]: unit attentions.
@@ -12,6 +13,7 @@
 //! - [`bringup`]: commands that an initiator sends before it uses a disk.
 
 pub mod additional;
+pub mod alua;
 pub mod attention;
 pub mod bringup;
 pub mod cdb;

@@ -2,7 +2,8 @@
 //! or a change of shared state. The executor therefore needs no SCSI code, and the CDB parser needs
 //! no disk.
 //!
-//! Checks happen in this order: unit attention, CDB, reservation, range, limits, write protection.
+//! Checks happen in this order: unit attention, CDB, access state, reservation, range, limits,
+//! write protection.
 //! The only state per nexus is its [`Attentions`]. The caller passes everything else in a [`View`],
 //! because all nexuses share the disk, its mode parameters and its reservations.
 //! Source: SAM-5, "Unit attention conditions"; SPC-4 and SBC-3, the commands.
@@ -17,6 +18,7 @@ use alloc::vec::Vec;
 pub use failure::Failure;
 
 use super::additional::AdditionalSense;
+use super::alua::AccessState;
 use super::attention::{Attention, Attentions};
 use super::cdb::{ByteCheck, Command, CommandEntry, Extent, Features};
 use super::copy::{CopyList, CopyStatus};
@@ -238,6 +240,10 @@ pub struct View<'v> {
     pub target: &'v Target,
     /// Relative target port identifier of the nexus, from 1.
     pub port: u16,
+    /// State of the logical unit at the target port of the nexus.
+    pub access: AccessState,
+    /// States of the logical unit at the ports of `target`, in their order.
+    pub states: &'v [AccessState],
     /// Logical unit numbers that this initiator may see, in ascending order.
     pub luns: &'v [u16],
     /// Reservations of the disk, for PERSISTENT RESERVE IN.
@@ -265,6 +271,7 @@ impl View<'_> {
             return Err(attention.sense());
         }
         let (command, entry) = Command::parse(cdb, self.disk.features())?;
+        self.check_access_state(&command)?;
         if self.standing.conflicts(access(&command, entry)) {
             return Ok(Outcome::Answer(Answer::CONFLICT));
         }
@@ -289,6 +296,17 @@ impl View<'_> {
                 self.write_answer(&command, attentions, &mut out)?;
                 Ok(Outcome::Answer(Answer::data(out.finish())))
             }
+        }
+    }
+
+    /// Refuses commands that the access state of the target port does not allow.
+    ///
+    /// Source: SPC-4, "Unavailable state" and "Transitions between target port asymmetric access
+    /// states".
+    fn check_access_state(&self, command: &Command) -> Result<(), Sense> {
+        match self.access.sense() {
+            Some(sense) if !command.passes_access_states() => Err(sense),
+            _ => Ok(()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses some of them")]
 
+use fabrix_proto::scsi::alua::AccessState;
 use fabrix_proto::scsi::attention::Attentions;
 use fabrix_proto::scsi::cdb::Command;
 use fabrix_proto::scsi::pages::mode::ModeParameters;
@@ -43,7 +44,11 @@ pub(crate) fn disk() -> Disk {
 }
 
 pub(crate) fn target() -> Target {
-    let port = |id, tag| TargetPort { id, group: 1, tag };
+    let port = |id, tag| TargetPort {
+        id,
+        group: tag,
+        tag,
+    };
     Target {
         name: TARGET.into(),
         ports: vec![port(1, 1), port(2, 0xA2)],
@@ -63,6 +68,8 @@ pub(crate) struct Bench {
     pub(crate) mode: ModeParameters,
     pub(crate) reservations: Reservations,
     pub(crate) attentions: Attentions,
+    /// States at port 1, the port of the nexus, and at port 2.
+    pub(crate) states: [AccessState; 2],
     pub(crate) nexus: Nexus,
     pub(crate) page: Vec<u8>,
 }
@@ -79,6 +86,7 @@ impl Bench {
             target: target(),
             reservations: Reservations::new(),
             attentions: Attentions::new(),
+            states: [AccessState::Optimized; 2],
             nexus: nexus("a"),
             page: vec![0xEE; 4096],
         }
@@ -90,6 +98,8 @@ impl Bench {
             mode: self.mode,
             target: &self.target,
             port: 1,
+            access: self.states[0],
+            states: &self.states,
             luns: &[0, 1, 300],
             reservations: &self.reservations,
             standing: self.reservations.standing(&self.nexus),
@@ -103,6 +113,8 @@ impl Bench {
             mode: self.mode,
             target: &self.target,
             port: 1,
+            access: self.states[0],
+            states: &self.states,
             luns: &[0],
             reservations: &self.reservations,
             standing: self.reservations.standing(&self.nexus),

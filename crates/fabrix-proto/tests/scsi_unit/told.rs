@@ -99,6 +99,8 @@ fn sense_bytes_have_the_format_of_the_mode() {
         },
         target: &bench.target,
         port: 1,
+        access: bench.states[0],
+        states: &bench.states,
         luns: &[],
         reservations: &bench.reservations,
         standing: bench.reservations.standing(&bench.nexus),

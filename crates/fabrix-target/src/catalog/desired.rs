@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use fabrix_block::Device;
 use fabrix_proto::iscsi::login;
-use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState, AnaStateAt};
+use fabrix_proto::nvme::ana::{
+    ANA_GROUP_DEFAULT, ANA_GROUPS_MAX, AnaListener, AnaState, AnaStateAt,
+};
 use fabrix_proto::nvme::subsystem::{CNTLID_MAX, NAMESPACES_MAX};
 
 use crate::config::{Listen, check_free};
 use crate::iscsi::access::{Initiators, no_iscsi_name};
+use crate::iscsi::ports::PORT_STEP;
 
 /// The exports of a target, its listeners, and its access rules.
 ///
@@ -27,7 +30,7 @@ pub struct Catalog {
     /// Listeners, each with its protocol. NVMe's port 8009 answers discovery only and is not in the
     /// discovery log.
     pub listen: Vec<Listen>,
-    /// States of ANA groups at NVMe listeners. All other groups are optimized at all listeners.
+    /// States of ANA groups at listeners. All other groups are optimized at all listeners.
     /// [`Target::set_ana_state`](crate::Target::set_ana_state) changes them.
     pub ana_states: Vec<AnaStateAt>,
     /// Other targets that hosts are told of.
@@ -85,8 +88,9 @@ pub struct SubsystemConfig {
 pub struct IscsiTargetConfig {
     /// Name of the target: `iqn.`, `eui.` or `naa.` and more. It is kept in lower case.
     pub name: String,
-    /// Relative target port identifier, not zero, unique among the targets. Reservations of a disk
-    /// use it to distinguish the paths of an initiator.
+    /// Relative target port identifier at the first listener, 1 to 1023, unique among the targets.
+    /// It is 1024 more at each further listener. Reservations of a disk use it to distinguish the
+    /// paths of an initiator.
     pub port: u16,
     /// Product identification in INQUIRY, up to 16 ASCII characters.
     pub product: String,
@@ -105,8 +109,9 @@ pub struct Export {
     pub number: u32,
     /// The disk. The target puts the compare-and-write gate in front of it.
     pub device: Arc<dyn Device>,
-    /// ANA group of a namespace, 1 to [`ANA_GROUPS_MAX`](crate::ANA_GROUPS_MAX). It stays as long
-    /// as the disk is exported under this number. Logical units have none: iSCSI has no such state.
+    /// ANA group of a namespace or logical unit, 1 to [`ANA_GROUPS_MAX`](crate::ANA_GROUPS_MAX). It
+    /// stays as long as the disk is exported under this number. Initiators see the states of the
+    /// group as access states (ALUA).
     pub ana_group: u32,
 }
 
@@ -172,7 +177,11 @@ impl Catalog {
     /// State of an ANA group at a listener.
     #[must_use]
     pub fn ana_state(&self, group: u32, listen: &Listen) -> AnaState {
-        let listener = listen.ana_listener();
+        self.ana_state_at(group, listen.ana_listener())
+    }
+
+    /// State of an ANA group at a listener, which may be closed by now.
+    pub(crate) fn ana_state_at(&self, group: u32, listener: AnaListener) -> AnaState {
         let mut states = self.ana_states.iter();
         let found = states.find(|it| (it.group, it.listener) == (group, listener));
         found.map_or(AnaState::Optimized, |it| it.state)
@@ -194,7 +203,7 @@ impl Catalog {
 
     /// Every export, with a sentence's words for its place and its namespace id for the operator's
     /// notices. The notices about a logical unit name a namespace id, too: its number plus one.
-    pub(super) fn exports(&self) -> impl Iterator<Item = (String, u32, &Export)> {
+    pub(crate) fn exports(&self) -> impl Iterator<Item = (String, u32, &Export)> {
         let namespaces = self.subsystems.iter().flat_map(|subsystem| {
             let exports = subsystem.namespaces.iter();
             exports.map(|it| (format!("namespace {}", it.number), it.number, it))
@@ -213,10 +222,18 @@ fn check_target(target: &mut IscsiTargetConfig) -> Result<(), String> {
     target.name = name.into_string();
     target.initiators = target.initiators.checked()?;
     let place = format!("iSCSI target {}", target.name);
-    if target.port == 0 {
-        return Err(format!("{place}: its port must not be 0"));
+    if !(1..PORT_STEP).contains(&target.port) {
+        let most = PORT_STEP - 1;
+        return Err(format!("{place}: its port must be between 1 and {most}"));
     }
     check_exports(&place, "LUN", &mut target.units)?;
+    let mut units = target.units.iter();
+    if let Some(unit) = units.find(|unit| !(1..=ANA_GROUPS_MAX).contains(&unit.ana_group)) {
+        return Err(format!(
+            "{place}: the ANA group of LUN {} must be between 1 and {ANA_GROUPS_MAX}",
+            unit.number
+        ));
+    }
     match target.units.last() {
         Some(last) if last.number >= NAMESPACES_MAX => Err(format!(
             "{place}: LUN {} is above {}",

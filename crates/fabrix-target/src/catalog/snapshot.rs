@@ -11,6 +11,7 @@ use super::desired::{Catalog, IscsiTargetConfig};
 use super::diff::diff;
 use super::disk::ExportedDisk;
 use crate::disk::{DiskId, DiskState};
+use crate::iscsi::ports::PortalGroups;
 use crate::iscsi::targets::{IscsiTarget, IscsiTargets};
 use crate::iscsi::units::Units;
 use crate::nvme::inventory::inventory;
@@ -27,6 +28,8 @@ pub(crate) struct Snapshot {
     pub(crate) disks: Vec<ExportedDisk>,
     /// The inventory for hosts.
     pub(crate) inventory: Arc<Inventory>,
+    /// The portal groups of all iSCSI targets.
+    pub(crate) portal_groups: PortalGroups,
     /// The targets for initiators.
     pub(crate) iscsi_targets: IscsiTargets,
     /// The disks of each subsystem, by namespace id, in the order of `desired`.
@@ -60,8 +63,10 @@ impl Snapshot {
         let disks = self.enter(&desired, &mut next_disk, fronts)?;
         let generation = self.inventory.generation() + u64::from(changes.shows_in_discovery());
         let inventory = inventory(&desired, &disks, limits, generation)?;
+        let portal_groups = self.portal_groups.next(&desired.listen)?;
+        let ports = (&desired, &portal_groups);
         let targets = desired.iscsi_targets.iter();
-        let targets = targets.map(|target| self.iscsi_target(target, &disks, limits));
+        let targets = targets.map(|target| self.iscsi_target(target, &disks, limits, ports));
         let iscsi_targets = targets.collect();
         let states = desired.subsystems.iter().map(|subsystem| {
             let state = |export: &Export| (export.number, Arc::clone(of(&disks, export).state()));
@@ -74,6 +79,7 @@ impl Snapshot {
             version: self.version + 1,
             disks,
             inventory,
+            portal_groups,
             iscsi_targets,
             states,
             next_disk,
@@ -120,9 +126,13 @@ impl Snapshot {
         config: &IscsiTargetConfig,
         disks: &Disks,
         limits: &Limits,
+        (desired, portal_groups): (&Catalog, &PortalGroups),
     ) -> IscsiTarget {
+        let ports = (desired, portal_groups);
+        let has_same_ports =
+            (&self.desired.ana_states, &self.portal_groups) == (&desired.ana_states, portal_groups);
         let entries = config.units.iter();
-        let entries = entries.map(|export| (export.number, of(disks, export)));
+        let entries = entries.map(|export| (export, of(disks, export)));
         let entries: Vec<_> = entries.collect();
         let before = self
             .desired
@@ -131,8 +141,10 @@ impl Snapshot {
             .zip(self.iscsi_targets.iter());
         let mut before = before.filter(|(old, _)| old.name == config.name);
         let units = match before.next() {
-            Some((old, target)) if old.units == config.units => Arc::clone(&target.units),
-            _ => Units::new(config, limits, &entries),
+            Some((old, target)) if has_same_ports && old.units == config.units => {
+                Arc::clone(&target.units)
+            }
+            _ => Units::new(config, limits, &entries, ports),
         };
         IscsiTarget {
             initiators: config.initiators.clone(),

@@ -52,7 +52,7 @@ impl Session {
         let asks_reservations = cdb[0] == Opcode::PERSISTENT_RESERVE_IN.0;
         let reservations = asks_reservations.then(|| unit.state.reservations());
         let reservations = reservations.as_ref().unwrap_or(&NO_RESERVATIONS);
-        let view = view(&self.units, at, disk_view, reservations);
+        let view = view(&self.units, (at, self.gate.port()), disk_view, reservations);
         match view.classify(&mut disk_view.attentions, cdb, &mut self.page) {
             Outcome::Answer(answer)
                 if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) =>
@@ -116,7 +116,12 @@ impl Session {
     ) -> Settled {
         let disk_view = &mut self.disk_views[at];
         disk_view.refresh(&self.me);
-        let view = view(&self.units, at, disk_view, &NO_RESERVATIONS);
+        let view = view(
+            &self.units,
+            (at, self.gate.port()),
+            disk_view,
+            &NO_RESERVATIONS,
+        );
         let moved = command.parameter_bytes().unwrap_or(0);
         match view.parameters(&command, context.bytes(data)) {
             Outcome::Answer(answer) if answer.status == Status::GOOD => {
@@ -301,18 +306,21 @@ impl Session {
     }
 }
 
-/// The logical unit at index `at`, as a command sees it.
+/// The logical unit at index `at`, as a command sees it at the target port with index `port`.
 fn view<'a>(
     units: &'a Units,
-    at: usize,
+    (at, port): (usize, usize),
     disk_view: &DiskView,
     reservations: &'a Reservations,
 ) -> View<'a> {
+    let unit = &units.list[at];
     View {
-        disk: &units.list[at].disk,
+        disk: &unit.disk,
         mode: disk_view.mode,
         target: &units.target,
-        port: units.port(),
+        port: units.port_id(port),
+        access: unit.access(port),
+        states: &unit.states,
         luns: &units.luns,
         reservations,
         standing: disk_view.standing,

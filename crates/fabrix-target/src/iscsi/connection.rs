@@ -145,8 +145,10 @@ impl<C: SessionCarrier> Protocol<C> for Iscsi {
     }
 
     fn order(connection: &mut Connection<C, Self>, shard: &mut Shard, order: ConnectionOrder) {
-        if matches!(order, ConnectionOrder::Served) {
-            connection.serve(shard);
+        match (order, &mut connection.protocol.session) {
+            (ConnectionOrder::Served, _) => connection.serve(shard),
+            (ConnectionOrder::AwaitRefused(done), Some(session)) => session.await_refused(done),
+            _ => {}
         }
     }
 
@@ -190,6 +192,9 @@ impl<C: SessionCarrier> Protocol<C> for Iscsi {
     }
 
     fn commands_ended(connection: &mut Connection<C, Self>, shard: &mut Shard) {
+        if let Some(session) = &mut connection.protocol.session {
+            session.tell_drained();
+        }
         connection.leave_if_asked(shard);
     }
 

@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// Whether a job may make its next request. The initiator of a copy must still be allowed to
-    /// read the source and to write the destination.
+    /// read the source and to write the destination, and both must be accessible here.
     pub(super) fn may_go_on(&mut self, job: &Job) -> bool {
         let Some((source, destination)) = job.copying().and_then(Copying::disks) else {
             return true;
@@ -105,7 +105,10 @@ impl Session {
     }
 
     fn may_copy_between(&mut self, from: usize, to: usize) -> bool {
-        !self.is_reserved(from, Access::Read)
+        let accessible = |at: usize| self.access_refusal(self.units.list[at].name()).is_none();
+        accessible(from)
+            && accessible(to)
+            && !self.is_reserved(from, Access::Read)
             && !self.is_reserved(to, Access::Write)
             && !self.disk_views[to].mode.write_protect
     }

@@ -42,6 +42,9 @@ impl Session {
             if !self.may_go_on(&job) {
                 return self.finish(context, claim, &job, End::Failed(Failure::CopyAborted));
             }
+            if let Some(refusal) = self.access_refusal(job.name) {
+                return self.finish(context, claim, &job, End::Failed(refusal));
+            }
             let request = job.next();
             if !budget.spend(request.bytes as u64) {
                 return self.commands.pause(claim, Work::Paused(job));

@@ -5,11 +5,13 @@
 //! - `job`: the disk requests of a command. `execute`: their submission. `copy`: EXTENDED COPY.
 //! - `management`: aborts and resets.
 //! - `access`: the proof of an initiator. `targets`: the targets that it may use.
+//! - `alua`: access states of logical units. `ports`: the ports of targets.
 //! - `units`: disks as logical units. `tcp`: connections over sockets. `rdma`: connections of iSER.
 //!
 //! `proto` knows the bytes of PDUs and commands. Only `tcp` and `rdma` know what carries PDUs.
 
 pub(crate) mod access;
+mod alua;
 mod commands;
 mod connection;
 mod context;
@@ -17,6 +19,7 @@ mod copy;
 mod execute;
 mod job;
 mod management;
+pub(crate) mod ports;
 pub(crate) mod rdma;
 mod session;
 mod sessions;

@@ -18,6 +18,7 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Nanos;
 use fabrix_transport::Outgoing;
 
+use super::alua::AccessGate;
 use super::context::SessionCarrier;
 use super::job::Job;
 use super::job::copying::Copies;
@@ -104,6 +105,7 @@ pub(super) struct Session {
     pub(super) commands: CommandTable<Work>,
     pub(super) managing: Vec<Managing>,
     pub(super) copies: Copies,
+    pub(super) gate: AccessGate,
     /// Number of commands that wait for a change of reservations.
     pub(super) changing: usize,
     /// True after a cold reset: all sessions of the target end, and this one after its last answer.
@@ -113,12 +115,14 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// A session that came by the listener with number `listener`.
     pub(super) fn new(
         address: ConnectionAddress,
-        leading: &Leading,
+        (leading, listener): (&Leading, u16),
         units: Arc<Units>,
         slots: usize,
     ) -> Self {
+        let gate = AccessGate::new(listener, &units);
         let mut known = KnownDisks::default();
         for unit in &units.list {
             unit.is_seen(&mut known);
@@ -129,10 +133,11 @@ impl Session {
                 place: address,
                 nexus: Nexus {
                     initiator: Initiator::iscsi(&leading.initiator, leading.isid),
-                    port: units.port(),
+                    port: units.port_id(gate.port()),
                 },
                 role: Role::Session,
             },
+            gate,
             disk_views: units.list.iter().map(Unit::disk_view).collect(),
             units,
             commands: CommandTable::new(slots),
@@ -173,12 +178,16 @@ impl Session {
             if self.units.list[at].disk.blocks != unit.disk.blocks {
                 disk_view.attentions.add(Attention::CapacityChanged);
             }
+            if self.units.list[at].states != unit.states {
+                disk_view.attentions.add(Attention::AsymmetricAccessChanged);
+            }
             if luns_changed {
                 disk_view.attentions.add(Attention::LunsChanged);
             }
             disk_view
         });
         self.disk_views = disk_views.collect();
+        self.gate.refresh(&units);
         self.units = units;
         for disk_view in old.iter_mut().flatten() {
             disk_view.leave(&self.me);

@@ -2,8 +2,8 @@
 //! nothing else about each other.
 //!
 //! An entry has names, numbers and the address of its connection. The list is locked when a session
-//! begins or ends, never for an I/O. A session of the same initiator, ISID and target replaces an
-//! older one, which has to end first.
+//! begins or ends, never for an I/O. A session of the same initiator and ISID at the same portal
+//! group of the same target replaces an older one, which has to end first.
 //!
 //! Source: RFC 7143, section 6.3.5 "Session Reinstatement, Closure, and Timeout".
 
@@ -11,6 +11,7 @@ use std::num::NonZeroU16;
 use std::sync::Mutex;
 
 use fabrix_proto::iscsi::login::Leading;
+use fabrix_proto::nvme::ana::AnaListener;
 
 use crate::lock::lock;
 use crate::registry::ConnectionAddress;
@@ -29,6 +30,8 @@ struct Entry {
     initiator: Box<str>,
     target: Option<Box<str>>,
     isid: [u8; 6],
+    /// The listener, which is the portal group.
+    listener: AnaListener,
     tsih: NonZeroU16,
     place: ConnectionAddress,
 }
@@ -58,11 +61,16 @@ impl Sessions {
 
     /// Adds a session, unless an older one with the same identity has not ended. Discovery sessions
     /// replace none.
-    pub(super) fn enter(&self, leading: &Leading, place: ConnectionAddress) -> Entering {
+    pub(super) fn enter(
+        &self,
+        (leading, listener): (&Leading, AnaListener),
+        place: ConnectionAddress,
+    ) -> Entering {
         let mut inner = lock(&self.inner);
         let older = |entry: &&Entry| {
-            (&entry.initiator, &entry.target, entry.isid)
-                == (&leading.initiator, &leading.target, leading.isid)
+            let named = (&entry.initiator, &entry.target, entry.isid);
+            named == (&leading.initiator, &leading.target, leading.isid)
+                && entry.listener == listener
         };
         if let Some(older) = inner.list.iter().find(older)
             && !leading.discovery
@@ -82,6 +90,7 @@ impl Sessions {
             initiator,
             target: leading.target.clone(),
             isid: leading.isid,
+            listener,
             tsih,
             place,
         });

@@ -6,18 +6,17 @@
 use std::sync::Arc;
 
 use fabrix_block::Deallocate as DiskDeallocate;
+use fabrix_proto::scsi::alua::AccessState;
 use fabrix_proto::scsi::attention::Attention;
-use fabrix_proto::scsi::pages::{
-    Deallocate, Disk, Identity, Naa, Target, TargetPort, TaskManagement,
-};
+use fabrix_proto::scsi::pages::{Deallocate, Disk, Identity, Naa, Target, TaskManagement};
 
+use super::alua::access_state;
+use super::ports::PortalGroups;
 use crate::catalog::disk::ExportedDisk;
 use crate::catalog::known::{Known, KnownDisks};
 use crate::disk::{DiskId, DiskState, DiskView};
-use crate::{IscsiTargetConfig, Limits};
+use crate::{Catalog, Export, IscsiTargetConfig, Limits};
 
-/// TargetPortalGroupTag: there is one group.
-pub(super) const PORTAL_GROUP_TAG: u16 = 1;
 /// Blocks that COMPARE AND WRITE handles at once. VMFS needs one.
 const COMPARE_AND_WRITE_BLOCKS: u32 = 128;
 
@@ -42,31 +41,35 @@ pub(super) struct Unit {
     pub(super) lun: u16,
     pub(super) disk: Disk,
     pub(super) state: Arc<DiskState>,
+    /// States at the ports of the target, in their order.
+    pub(super) states: Vec<AccessState>,
 }
 
 impl Units {
-    /// The units of a target: disks by their numbers, in order.
+    /// The units of a target of `catalog`: its disks by their numbers, in order.
     pub(crate) fn new(
         config: &IscsiTargetConfig,
         limits: &Limits,
-        disks: &[(u32, &ExportedDisk)],
+        disks: &[(&Export, &ExportedDisk)],
+        (catalog, groups): (&Catalog, &PortalGroups),
     ) -> Arc<Self> {
-        let units = disks.iter().map(|(lun, disk)| Unit {
-            lun: u16::try_from(*lun).expect("the catalog has checked it"),
+        let units = disks.iter().map(|(export, disk)| Unit {
+            lun: u16::try_from(export.number).expect("the catalog has checked it"),
             disk: unit(config, limits, disk),
             state: Arc::clone(disk.state()),
+            states: states(catalog, groups, export.ana_group),
         });
         let list: Vec<_> = units.collect();
         Arc::new(Self {
-            target: target(config),
+            target: target(config, groups),
             luns: list.iter().map(|unit| unit.lun).collect(),
             list,
         })
     }
 
-    /// The target's port, where initiators find the units.
-    pub(super) fn port(&self) -> u16 {
-        self.target.ports[0].id
+    /// Relative target port identifier of the port at index `port`. Zero: there is no such port.
+    pub(super) fn port_id(&self, port: usize) -> u16 {
+        self.target.ports.get(port).map_or(0, |port| port.id)
     }
 
     /// Index of the unit in the list, if it is still exported.
@@ -99,6 +102,14 @@ impl Unit {
         known.sees(self.lun.into(), uuid)
     }
 
+    /// State of the unit at the port with this index.
+    pub(super) fn access(&self, port: usize) -> AccessState {
+        self.states
+            .get(port)
+            .copied()
+            .unwrap_or(AccessState::Optimized)
+    }
+
     /// The identity of the unit.
     pub(super) fn name(&self) -> UnitName {
         UnitName {
@@ -108,14 +119,16 @@ impl Unit {
     }
 }
 
-fn target(config: &IscsiTargetConfig) -> Target {
+/// States of an ANA group at all listeners, in the order of their numbers.
+fn states(catalog: &Catalog, groups: &PortalGroups, group: u32) -> Vec<AccessState> {
+    let state = |listener| access_state(catalog.ana_state_at(group, listener));
+    groups.listeners().map(state).collect()
+}
+
+fn target(config: &IscsiTargetConfig, groups: &PortalGroups) -> Target {
     Target {
         name: config.name.clone(),
-        ports: vec![TargetPort {
-            id: config.port,
-            group: 1,
-            tag: PORTAL_GROUP_TAG,
-        }],
+        ports: groups.ports(config.port),
         task_management: TaskManagement::ABORT_TASK
             .and(TaskManagement::ABORT_TASK_SET)
             .and(TaskManagement::CLEAR_TASK_SET)

@@ -27,7 +27,7 @@ pub(crate) fn inventory(
     let gateways = &catalog.gateways;
     let subsystems = subsystems.map(|config| subsystem(config, disks, (limits, gateways)));
     let ours = catalog.listen.iter();
-    let ours = ours.filter(|listen| listen.has_ana_states());
+    let ours = ours.filter(|listen| listen.serves_namespaces());
     let serving = ours.chain(&gateways.others).map(|listen| (listen, false));
     let listeners = serving.chain(gateways.referrals.iter().map(|listen| (listen, true)));
     let listeners = listeners.enumerate();

@@ -13,15 +13,17 @@ use crate::shared::Order;
 use crate::{Catalog, Listen, TargetError};
 
 impl Target {
-    /// Sets the state of an ANA group at the NVMe listeners that `at` accepts. Hosts that are
-    /// connected there get an event.
+    /// Sets the state of an ANA group at the listeners that `at` accepts. Hosts that are connected
+    /// there get an event. The state is the access state (ALUA) of the group's logical units, too:
+    /// all initiators of their targets get a unit attention.
     ///
     /// A state that refuses commands is reached through [`AnaState::Change`]. It follows when the
     /// commands that came before have ended at their disks, or at the latest after 5 s.
     ///
     /// # Errors
-    /// [`TargetError::Refused`]: no namespace is in the group, `at` accepts no listener that
-    /// serves disks to hosts, or the state is [`AnaState::Change`], which the target sets itself because it must end.
+    /// [`TargetError::Refused`]: no disk is in the group, `at` accepts no listener that serves
+    /// disks, or the state is [`AnaState::Change`], which the target sets itself because it must
+    /// end.
     /// [`TargetError::NotDrained`]: the state is set, but a disk still has commands. Else as for
     /// [`change`](Self::change).
     pub fn set_ana_state(
@@ -77,11 +79,10 @@ fn check(catalog: &Catalog, group: u32, state: AnaState) -> Result<(), String> {
             "`{state}` is the state while the commands of a group end: it cannot be set"
         ));
     }
-    let subsystems = catalog.subsystems.iter();
-    let mut namespaces = subsystems.flat_map(|subsystem| &subsystem.namespaces);
-    match namespaces.any(|export| export.ana_group == group) {
+    let mut exports = catalog.exports();
+    match exports.any(|(_, _, export)| export.ana_group == group) {
         true => Ok(()),
-        false => Err(format!("no namespace is in ANA group {group}")),
+        false => Err(format!("no disk is in ANA group {group}")),
     }
 }
 
@@ -91,7 +92,7 @@ fn listens(catalog: &Catalog, at: impl Fn(&Listen) -> bool) -> Result<Vec<Listen
     let listens: Vec<_> = listens.filter(|it| it.has_ana_states() && at(it)).collect();
     match listens.is_empty() {
         false => Ok(listens),
-        true => Err("no NVMe host reaches disks there".to_owned()),
+        true => Err("no disk can be reached there".to_owned()),
     }
 }
 

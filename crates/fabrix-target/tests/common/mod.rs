@@ -428,7 +428,10 @@ pub fn units(namespaces: &[Export]) -> Vec<Export> {
     let fitting = namespaces
         .iter()
         .filter(|export| (1..=NAMESPACES_MAX).contains(&export.number));
-    let unit = |export: &Export| Export::new(export.number - 1, export.device.clone());
+    let unit = |export: &Export| Export {
+        number: export.number - 1,
+        ..export.clone()
+    };
     fitting.map(unit).collect()
 }
 

@@ -3,6 +3,7 @@
 
 mod abuse;
 mod access;
+mod alua;
 mod announced;
 mod changes;
 #[path = "../common/mod.rs"]

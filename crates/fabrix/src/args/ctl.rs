@@ -99,7 +99,7 @@ pub(crate) enum ListenerVerb {
 /// Verbs of `ctl ana`.
 #[derive(Subcommand)]
 pub(crate) enum AnaVerb {
-    /// Show each group with its namespaces, and its state at each listener
+    /// Show each group with its namespaces, and its state at each listener. Namespace N is LUN N-1
     List,
     /// Set the state of a group. A state without I/O is reached when the commands that came before
     /// have ended; the group is in state `change` until then
@@ -110,7 +110,7 @@ pub(crate) enum AnaVerb {
         /// optimized, non-optimized, inaccessible or persistent-loss
         #[arg(value_name = "STATE")]
         state: String,
-        /// Only at this address: ADDR[:PORT], or nvme+tcp://ADDR[:PORT], nvme+rdma://ADDR[:PORT]
+        /// Only at this address: ADDR[:PORT], or the URI of one listener like iscsi://ADDR[:PORT]
         /// [default: all addresses]
         #[arg(long, value_name = "ADDR")]
         listener: Option<String>,

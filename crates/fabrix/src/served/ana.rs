@@ -85,8 +85,10 @@ pub(super) fn groups_json(catalog: &Catalog, exports: &[Export]) -> Value {
 
 fn state_json(catalog: &Catalog, group: u32, listen: &Listen) -> Value {
     let scheme = match listen.protocol {
+        Protocol::NvmeTcp => "nvme+tcp",
         Protocol::NvmeRdma => "nvme+rdma",
-        _ => "nvme+tcp",
+        Protocol::Iscsi => "iscsi",
+        Protocol::Iser => "iser",
     };
     json!({
         "listener": format!("{scheme}://{}", listen.portal.address),

@@ -48,9 +48,10 @@ pub(super) fn disks(catalog: &Catalog) -> &[Export] {
 
 /// Sets the disks of a catalog. Namespace 1 is logical unit 0.
 pub(super) fn set_disks(catalog: &mut Catalog, disks: Vec<Export>) {
-    let units = disks
-        .iter()
-        .map(|export| Export::new(export.number - 1, export.device.clone()));
+    let units = disks.iter().map(|export| Export {
+        number: export.number - 1,
+        ..export.clone()
+    });
     catalog.iscsi_targets[0].units = units.collect();
     catalog.subsystems[0].namespaces = disks;
 }

@@ -250,6 +250,38 @@ fn requests_take_the_path_at_which_the_target_serves_best_and_list_says_how_it_s
 }
 
 #[test]
+fn requests_take_the_path_at_which_the_target_serves_best_over_iscsi_too() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let api = format!("unix:{}", folder.path().join("api").display());
+    let serve = Serve::start(&["ram:16M", "--listen", "iscsi://127.0.0.1:0", "--api", &api]);
+    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api, "-o", "json"], words].concat());
+    let more = ctl(&["listener", "add", "iscsi://127.0.0.1:0"]);
+    let more = more.exits(0).json();
+    let portal = |at: usize| more["portals"][at].as_str().expect("it listens").to_owned();
+    let (first, second) = (portal(0), portal(1));
+    let uri = more["exports"][0]["iscsi_uri"].as_str().expect("a URI");
+    let both = format!("multipath:({uri},{})", uri.replace(&first, &second));
+    let place = Place::new();
+    let socket = place.attach(&[&both, "--as", "nbd-socket"]);
+    let is = |at: usize, word: &'static str| move |one: &Value| one["paths"][at]["access"] == word;
+    let set = |state: &str, portal: &str| {
+        let listener = format!("iscsi://{portal}");
+        ctl(&["ana", "set", "1", state, "--listener", &listener]).exits(0);
+    };
+    until(&place, "optimized", is(0, "optimized"));
+    set("non-optimized", &first);
+    until(&place, "non-optimized", is(0, "non-optimized"));
+    set("inaccessible", &second);
+    until(&place, "inaccessible", is(1, "inaccessible"));
+    read_over_nbd(&socket, 0, 4096);
+    assert_eq!(place.list()[0]["state"], "attached");
+    set("optimized", &first);
+    set("optimized", &second);
+    until(&place, "the first is optimized again", is(0, "optimized"));
+    until(&place, "the second is optimized again", is(1, "optimized"));
+}
+
+#[test]
 fn a_path_that_cannot_be_reached_yet_joins_the_disk_when_it_can() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let api = format!("unix:{}", folder.path().join("api").display());

@@ -134,6 +134,14 @@ fn hosts_come_by_another_address_and_are_shut_out_by_name() {
     fabrix(&["discover", &format!("nvme+tcp://{second}")]).exits(3);
 }
 
+/// The state at a listener in a list of states.
+fn state_at(states: &serde_json::Value, listener: &str) -> String {
+    let mut states = states.as_array().expect("a list").iter();
+    let found = states.find(|state| state["listener"] == listener);
+    let state = found.and_then(|it| it["state"].as_str());
+    state.unwrap_or_default().to_owned()
+}
+
 #[test]
 fn ana_states_are_set_at_one_address_or_at_all_and_stop_the_io_there() {
     let folder = folder();
@@ -147,7 +155,7 @@ fn ana_states_are_set_at_one_address_or_at_all_and_stop_the_io_there() {
     let states = |group: usize| {
         let listed = ctl(&["ana", "list"]).exits(0).json();
         let states = &listed["ana_groups"][group]["states"];
-        [0, 1].map(|at| states[at]["state"].as_str().unwrap_or_default().to_owned())
+        [&first, &second].map(|address| state_at(states, &format!("nvme+tcp://{address}")))
     };
     assert_eq!(more["ana_groups"][1]["nsids"][0], 2);
     assert_eq!(more["exports"][1]["ana_group"], 2);
@@ -175,8 +183,11 @@ fn ana_states_are_set_at_one_address_or_at_all_and_stop_the_io_there() {
     for (words, says) in [
         (&["1", "change"][..], "cannot be set"),
         (&["1", "offline"], "is not a state of an ANA group"),
-        (&["3", "optimized"], "no namespace is in ANA group 3"),
-        (&["1", "optimized", "--listener", &rdma], "no NVMe host"),
+        (&["3", "optimized"], "no disk is in ANA group 3"),
+        (
+            &["1", "optimized", "--listener", &rdma],
+            "no disk can be reached there",
+        ),
         (&["1", "optimized", "--listener", "127.0.0.1:x"], "port"),
     ] {
         ctl(&[&["ana", "set"], words].concat())

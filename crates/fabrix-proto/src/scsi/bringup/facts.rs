@@ -48,6 +48,10 @@ pub struct UnitFacts {
     pub fua: bool,
     /// WP: the disk refuses writes.
     pub read_only: bool,
+    /// TPGS is not zero: the disk has access states (ALUA).
+    pub has_access_states: bool,
+    /// Target port group by which the disk was reached. `None`: not reported.
+    pub port_group: Option<u16>,
 }
 
 /// Names of a logical unit. A name is all zeroes if the disk has none of its kind.
@@ -73,6 +77,7 @@ impl UnitFacts {
     pub(super) fn read_inquiry(&mut self, data: &[u8]) {
         let text = |from, to| text(data.get(from..to).unwrap_or(&[]));
         let (vendor, product) = (text(8, 16), text(16, 32));
+        self.has_access_states = data.get(5).is_some_and(|bits| bits & TPGS != 0);
         self.model = alloc::format!("{vendor} {product}").trim().into();
     }
 
@@ -96,7 +101,8 @@ impl UnitFacts {
         self.serial = text(page);
     }
 
-    /// Reads the designators of the logical unit. The first designator of each kind counts.
+    /// Reads the designators of the logical unit and of its target port group. The first designator
+    /// of each kind counts.
     pub(super) fn read_names(&mut self, mut page: &[u8]) {
         while let [_, kind, _, length, rest @ ..] = page {
             let Some((id, after)) = rest.split_at_checked(usize::from(*length)) else {
@@ -110,6 +116,11 @@ impl UnitFacts {
                     if let (Some(uuid), true) = (id.get(2..18), id.first() == Some(&UUID_WHOLE)) {
                         put(&mut self.names.uuid, uuid);
                     }
+                    continue;
+                }
+                (PORT, PORT_GROUP) => {
+                    let group = id.last_chunk().map(|group| u16::from_be_bytes(*group));
+                    self.port_group = self.port_group.or(group);
                     continue;
                 }
                 _ => continue,
@@ -184,6 +195,10 @@ fn be64(data: &[u8], at: usize) -> Option<u64> {
 const TEXT_BYTES_MAX: usize = 64;
 const ASSOCIATION: u8 = 0x30;
 const KIND: u8 = 0x0F;
+/// ASSOCIATION 01b: the target port that has received the command.
+const PORT: u8 = 0x10;
+const PORT_GROUP: u8 = 0x05;
+const TPGS: u8 = 0x30;
 const EUI64: u8 = 0x02;
 const NAA: u8 = 0x03;
 const UUID: u8 = 0x0A;

@@ -3,7 +3,7 @@
 //! Source: SPC-4 and SBC-3, the table of each command.
 
 use super::Extent;
-use crate::scsi::spec::{CDB_BYTES_MAX, Opcode, SA_READ_CAPACITY_16};
+use crate::scsi::spec::{CDB_BYTES_MAX, Opcode, SA_READ_CAPACITY_16, SA_REPORT_TARGET_PORT_GROUPS};
 
 /// A CDB, padded with zeroes to 16 bytes, the length that transports carry.
 pub type Cdb = [u8; CDB_BYTES_MAX];
@@ -39,6 +39,15 @@ pub fn read_capacity(allocation: u32) -> Cdb {
     let mut cdb = begin(Opcode::SERVICE_ACTION_IN_16);
     cdb[1] = SA_READ_CAPACITY_16;
     cdb[10..14].copy_from_slice(&allocation.to_be_bytes());
+    cdb
+}
+
+/// REPORT TARGET PORT GROUPS, without the extended header. `allocation` is in bytes.
+#[must_use]
+pub fn report_target_port_groups(allocation: u32) -> Cdb {
+    let mut cdb = begin(Opcode::MAINTENANCE_IN);
+    cdb[1] = SA_REPORT_TARGET_PORT_GROUPS;
+    cdb[6..10].copy_from_slice(&allocation.to_be_bytes());
     cdb
 }
 
@@ -165,6 +174,13 @@ mod tests {
         check(
             read_capacity(32),
             Command::ReadCapacity16 { allocation: 32 },
+        );
+        check(
+            report_target_port_groups(4096),
+            Command::ReportTargetPortGroups {
+                extended: false,
+                allocation: 4096,
+            },
         );
         let mode = ModeSense {
             long: false,

@@ -1,10 +1,8 @@
-//! Answers to REPORT SUPPORTED OPERATION CODES, REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and
-//! REPORT TARGET PORT GROUPS.
+//! Answers to REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS.
 //!
-//! Source: SPC-4, "REPORT SUPPORTED OPERATION CODES", "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
-//! "REPORT TARGET PORT GROUPS".
+//! Source: SPC-4, "REPORT SUPPORTED OPERATION CODES", "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS".
 
-use super::{Target, TaskManagement};
+use super::TaskManagement;
 use crate::scsi::cdb::table::{knows_opcode, supported};
 use crate::scsi::cdb::{CommandEntry, Features, Reporting};
 use crate::scsi::data_in::DataIn;
@@ -95,34 +93,6 @@ pub fn write_task_management(functions: TaskManagement, extended: bool, out: &mu
     out.zeroes(if extended { 12 } else { 0 });
 }
 
-/// Writes the target port groups. All are active/optimized, because all ports reach the disk
-/// equally fast.
-pub fn write_port_groups(target: &Target, extended: bool, out: &mut DataIn<'_>) {
-    out.u32(0);
-    if extended {
-        out.put(&[EXTENDED_HEADER, 0, 0, 0]);
-    }
-    let mut groups: alloc::vec::Vec<u16> = target.ports.iter().map(|port| port.group).collect();
-    groups.sort_unstable();
-    groups.dedup();
-    for group in groups {
-        write_port_group(target, group, out);
-    }
-    out.close_u32(0);
-}
-
-fn write_port_group(target: &Target, group: u16, out: &mut DataIn<'_>) {
-    let ports = || target.ports.iter().filter(|port| port.group == group);
-    out.put(&[ACTIVE_OPTIMIZED, AO_SUP]);
-    out.u16(group);
-    out.put(&[0, 0, 0]);
-    out.u8(u8::try_from(ports().count()).unwrap_or(u8::MAX));
-    for port in ports() {
-        out.u16(0);
-        out.u16(port.id);
-    }
-}
-
 /// CTDP bit in a descriptor of the all-commands format.
 const CTDP_ALL: u8 = 0x02;
 /// CTDP bit in the one-command format.
@@ -131,6 +101,3 @@ const CTDP_ONE: u8 = 0x80;
 const NOT_SUPPORTED: u8 = 0x01;
 /// SUPPORT 011b: the command is supported as in the standard.
 const SUPPORTED: u8 = 0x03;
-const EXTENDED_HEADER: u8 = 0x10;
-const ACTIVE_OPTIMIZED: u8 = 0x00;
-const AO_SUP: u8 = 0x01;

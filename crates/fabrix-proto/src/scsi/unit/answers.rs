@@ -1,6 +1,7 @@
 //! Commands that the unit answers from the [`View`] alone, without an operation of the disk.
 
 use super::{Attention, Attentions, Sense, SenseFormat, View};
+use crate::scsi::alua;
 use crate::scsi::cdb::{Command, Reporting, SelectReport};
 use crate::scsi::copy;
 use crate::scsi::data_in::DataIn;
@@ -23,7 +24,10 @@ impl View<'_> {
                 page: Some(code), ..
             } => return self.write_vital(code, out),
             Command::RequestSense { descriptor, .. } => {
-                let sense = attentions.take().map_or(Sense::NONE, Attention::sense);
+                let attention = attentions.take().map(Attention::sense);
+                let sense = attention
+                    .or_else(|| self.access.sense())
+                    .unwrap_or(Sense::NONE);
                 write_sense(&sense, descriptor, out);
             }
             Command::ReadCapacity10 => capacity::write_10(disk, out),
@@ -37,7 +41,7 @@ impl View<'_> {
                 persistent::write_in(action, self.reservations, disk, out);
             }
             Command::ReportTargetPortGroups { extended, .. } => {
-                support::write_port_groups(target, extended, out);
+                alua::write_port_groups(target, self.states, extended, out);
             }
             Command::ReportTaskManagement { extended, .. } => {
                 support::write_task_management(target.task_management, extended, out);

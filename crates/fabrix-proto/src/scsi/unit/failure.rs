@@ -27,6 +27,9 @@ pub enum Failure {
     Gone,
     /// The disk cannot accept the operation now. Nothing was changed.
     Busy,
+    /// The access state of the target port refuses commands. The additional sense code of the
+    /// state.
+    Inaccessible(AdditionalSense),
     /// The operation was aborted.
     Aborted,
     /// Reading or writing a disk of a copy failed, or the disk is not accessible.
@@ -53,6 +56,7 @@ impl Failure {
             }
             Self::Gone => Sense::illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED),
             Self::Busy => return Answer::status(Status::BUSY),
+            Self::Inaccessible(code) => Sense::new(SenseKey::NOT_READY, code),
             Self::Aborted => Sense::new(SenseKey::ABORTED_COMMAND, AdditionalSense::NONE),
             Self::CopyAborted => Sense::new(
                 SenseKey::COPY_ABORTED,

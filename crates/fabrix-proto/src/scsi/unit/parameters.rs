@@ -15,14 +15,17 @@ use crate::scsi::reservation::Access;
 
 impl View<'_> {
     /// Processes the received parameter list of a command for which [`classify`](View::classify)
-    /// returned [`Outcome::Parameters`]. The reservations are checked again, because they may have
-    /// changed since then.
+    /// returned [`Outcome::Parameters`]. The access state and the reservations are checked again,
+    /// because they may have changed since then.
     #[must_use]
     pub fn parameters(&self, command: &Command, list: &[u8]) -> Outcome {
         let access = match command {
             Command::PersistentReserveOut(_) => Access::PersistentOut,
             _ => Access::Write,
         };
+        if let Some(sense) = self.access.sense() {
+            return Outcome::Answer(Answer::check(sense));
+        }
         if self.standing.conflicts(access) {
             return Outcome::Answer(Answer::CONFLICT);
         }

@@ -14,12 +14,12 @@ use fabrix_rt::Shard;
 
 use super::{Connection, Iscsi};
 use crate::Notice;
+use crate::catalog::Snapshot;
 use crate::connection::Protocol as _;
 use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::session::Session;
 use crate::iscsi::sessions::Entering;
 use crate::iscsi::targets::IscsiTarget;
-use crate::iscsi::units::PORTAL_GROUP_TAG;
 use crate::lifecycle::{PROTOCOL_TIMER, Stage};
 use crate::registry::{ConnectionAddress, ConnectionOrder};
 
@@ -44,13 +44,17 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
             return Admission::Refuse(LoginStatus::UNAVAILABLE);
         };
         let catalog = self.local.served();
+        // A listener is open a moment before its catalog is served.
+        let Some(portal_group_tag) = catalog.portal_groups.number(&self.accepted.listener) else {
+            return Admission::Refuse(LoginStatus::UNAVAILABLE);
+        };
         let target = match catalog.iscsi_targets.admit(leading) {
             Ok(target) => target,
             Err(status) => return Admission::Refuse(status),
         };
         match self.local.demand(target.initiators.chap.as_ref()) {
             Ok(auth) => Admission::Admit(Grant {
-                portal_group_tag: PORTAL_GROUP_TAG,
+                portal_group_tag,
                 auth,
             }),
             Err(why) => {
@@ -73,7 +77,8 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         let number = if self.lifecycle.stage != Stage::Open {
             Err(LoginStatus::UNAVAILABLE)
         } else {
-            match self.local.shared.sessions.enter(leading, place) {
+            let listener = self.accepted.listener.ana_listener();
+            match (self.local.shared.sessions).enter((leading, listener), place) {
                 Entering::Entered(tsih) => {
                     self.protocol.tsih = Some(tsih);
                     Ok(tsih)
@@ -123,9 +128,10 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
         } else {
             let slots = usize::from(TargetLimits::default().slots());
             let place = self.local.place(self.lifecycle.task);
+            let listener = catalog.portal_groups.number(&self.accepted.listener);
             self.protocol.session = Some(Box::new(Session::new(
                 place,
-                leading,
+                (leading, listener.unwrap_or(1)),
                 Arc::clone(&target.units),
                 slots,
             )));
@@ -148,21 +154,31 @@ impl<C: SessionCarrier> Connection<C, Iscsi> {
             Scope::Named(target) => **target == **name,
         });
         let names: Vec<_> = asked.collect();
-        let here = self.accepted.address;
-        let told =
-            |portal: Portal| here.map_or(Some(portal.address), |here| portal.seen_from(here));
-        let portals = catalog.portals(self.protocol.over).into_iter();
-        let mut portals: Vec<SocketAddr> = portals.filter_map(told).collect();
-        let asked_at = here.map(canonical).map(|here| (here.ip(), here.port()));
-        portals.sort_by_key(|portal| Some((portal.ip(), portal.port())) != asked_at);
-        let texts: Vec<_> = portals
-            .iter()
-            .map(|portal| format!("{portal},{PORTAL_GROUP_TAG}"))
-            .collect();
+        let texts = self.portal_texts(&catalog);
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let named = names.into_iter().map(|name| (name, &texts[..]));
         let (target, mut out) = self.stream.speak();
         target.answer_targets(named, &mut out);
+    }
+
+    /// The portals of this connection's protocol, each with its target portal group tag.
+    fn portal_texts(&self, catalog: &Snapshot) -> Vec<String> {
+        let here = self.accepted.address;
+        let told =
+            |portal: Portal| here.map_or(Some(portal.address), |here| portal.seen_from(here));
+        let listens = catalog.desired.listen.iter();
+        let ours = listens.filter(|listen| listen.protocol == self.protocol.over);
+        let portals = ours.filter_map(|listen| {
+            let tag = catalog.portal_groups.number(listen)?;
+            Some((told(listen.portal)?, tag))
+        });
+        let mut portals: Vec<(SocketAddr, u16)> = portals.collect();
+        let asked_at = here.map(canonical).map(|here| (here.ip(), here.port()));
+        portals.sort_by_key(|(portal, _)| Some((portal.ip(), portal.port())) != asked_at);
+        let texts = portals
+            .iter()
+            .map(|(portal, tag)| format!("{portal},{tag}"));
+        texts.collect()
     }
 
     /// Gives the session the catalog that its shard serves now. A session that is not admitted any

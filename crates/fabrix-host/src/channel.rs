@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use fabrix_block::{Channel, Request, Submit};
-use fabrix_rt::{Remote, Shard, TaskId};
+use fabrix_rt::{Remote, Shard, TaskId, Token};
 
 use crate::link::Link;
-use crate::multipath::link::PathLink;
+use crate::multipath::link::{AssociationName, PathChannel, PathLink};
 use crate::session::{ChannelClosed, Protocol, Session};
 
 struct RemoteChannel<P: Protocol<L>, L: Link> {
@@ -23,7 +23,7 @@ pub(crate) fn open<P: Protocol<L>, L: Link>(
     shard: &mut Shard,
     path: Option<Rc<PathLink>>,
     make: impl FnOnce(TaskId) -> Session<P, L>,
-) -> Box<dyn Channel> {
+) -> Box<dyn PathChannel> {
     let task = shard.reserve();
     let mut session = make(task);
     session.reconnection.path = path;
@@ -42,6 +42,17 @@ impl<P: Protocol<L>, L: Link> Channel for RemoteChannel<P, L> {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
         // Not borrowed elsewhere: the shard's loop delivers completions, the session does not.
         self.session.borrow_mut().submit(shard, request)
+    }
+}
+
+impl<P: Protocol<L>, L: Link> PathChannel for RemoteChannel<P, L> {
+    fn end_association(
+        &mut self,
+        shard: &mut Shard,
+        lost: &AssociationName,
+        answer: Token,
+    ) -> bool {
+        P::end_association(&mut self.session.borrow_mut(), shard, lost, answer)
     }
 }
 

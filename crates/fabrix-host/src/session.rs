@@ -14,13 +14,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fabrix_proto::Nanos as ProtoNanos;
-use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId};
+use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 use fabrix_transport::Ended;
 
 pub(crate) use self::keep_alive::KeepAlive;
 pub(crate) use self::requests::CommandSet;
 use crate::connection::{Connection, OtherCommand};
 use crate::link::{Link, OperationKind, Position, Route};
+use crate::multipath::link::AssociationName;
 use crate::reconnection::{Reconnection, State};
 use crate::timers::Timer;
 use crate::{ConnectError, ConnectErrorKind, Options};
@@ -107,6 +108,22 @@ pub(crate) trait Protocol<L: Link>: CommandSet<L> {
 
     /// Whether the target ends a lost association before it accepts the next one of this session.
     const REPLACES: bool;
+
+    /// The name of the association, by which other sessions can end it. None: they cannot.
+    fn association(_: &Session<Self, L>) -> Option<AssociationName> {
+        None
+    }
+
+    /// Asks the target to end another association, see
+    /// [`PathChannel::end_association`](crate::multipath::link::PathChannel::end_association).
+    fn end_association(
+        _: &mut Session<Self, L>,
+        _: &mut Shard,
+        _lost: &AssociationName,
+        _answer: Token,
+    ) -> bool {
+        false
+    }
 
     /// Looks at the keep-alive, which is due or not, at each tick.
     fn keep_alive(session: &mut Session<Self, L>, shard: &mut Shard);
@@ -211,7 +228,7 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
         self.reconnection.connected(shard);
         self.outcome = Outcome::Ready(found);
         if let Some(path) = &self.reconnection.path {
-            path.up(shard, P::REPLACES);
+            path.up(shard, P::REPLACES, P::association(self));
         }
         self.keep_alive = KeepAlive::begin(shard.now());
         self.arm_tick(shard);

@@ -252,8 +252,9 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
     }
 }
 
-/// Three keep-alive timeouts of a host: for so long a write of a lost path waits.
-const UNSETTLED: Duration = Duration::from_secs(15);
+/// Three keep-alive timeouts of a host and the CQT of the target: for so long a write of a lost
+/// path waits without a reset.
+const UNSETTLED: Duration = Duration::from_secs(18);
 /// Few, so that requests meet.
 pub(crate) const BLOCKS: u64 = 64;
 /// 384 KiB: three times what a capsule may carry, and more than a first burst.

@@ -17,7 +17,8 @@ use crate::command_table::{CommandTable, Waiting};
 use crate::context::CommandContext;
 use crate::disk::Stop;
 use crate::lifecycle::{
-    DEADLINE, EVENTS_AT_ONCE, Lifecycle, PENDING_CHANGES, RETRY, SHUTTING_DOWN, Stage,
+    DEADLINE, EVENTS_AT_ONCE, Lifecycle, PENDING_CHANGES, RESET_BY_ANOTHER, RETRY, SHUTTING_DOWN,
+    Stage,
 };
 use crate::load::Load;
 use crate::local::Local;
@@ -93,6 +94,9 @@ pub(crate) trait Protocol<S: transport::Connection>: Sized + 'static {
     /// Removes the connection from the state of disks and of other parts of the target. False: the
     /// task has to stay.
     fn leave(connection: &mut Connection<S, Self>, shard: &mut Shard) -> bool;
+
+    /// The connection has no request at a disk any more. Its task is removed next.
+    fn gone(_connection: &Connection<S, Self>) {}
 
     /// The queue or session, if the connection has one.
     fn commands(&mut self) -> Option<&mut Self::Commands>;
@@ -301,6 +305,7 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Connection<S, P> {
             return;
         }
         if P::leave(self, shard) && !self.requests.are_abandoned() {
+            P::gone(self);
             self.lifecycle.go(shard, &self.local);
         }
     }
@@ -397,6 +402,11 @@ impl<S: transport::Connection + 'static, P: Protocol<S>> Task for Connection<S, 
             Some(ConnectionOrder::Drain) => self.drain(shard, SHUTTING_DOWN),
             Some(ConnectionOrder::Close(why)) => {
                 self.lifecycle.ends_because(*why);
+                self.end(shard);
+            }
+            Some(ConnectionOrder::Reset(hold)) => {
+                self.lifecycle.hold_until_gone(hold);
+                self.lifecycle.ends_because(RESET_BY_ANOTHER);
                 self.end(shard);
             }
             Some(order) => P::order(self, shard, order.clone()),

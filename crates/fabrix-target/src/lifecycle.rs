@@ -1,5 +1,6 @@
 //! The stages of a connection's life, and the timers beside its stream, for both protocols.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_rt::{Nanos, Shard, TaskId, TimerId, Token};
@@ -30,6 +31,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// Why a drain ends a connection.
 pub(crate) const SHUTTING_DOWN: &str = "the target is shutting down";
+/// Why a connection of a controller ends that another controller has reset.
+pub(crate) const RESET_BY_ANOTHER: &str = "its host reset the controller over another one";
 
 /// The stages of a connection's life, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +62,8 @@ pub(crate) struct Lifecycle {
     retrying: bool,
     polling: bool,
     goes_on: bool,
+    /// Dropped with the task: other connections wait for its end.
+    until_gone: Vec<Arc<()>>,
     /// Reason of the end, once the connection ends.
     end: Option<End>,
 }
@@ -75,6 +80,7 @@ impl Lifecycle {
             retrying: false,
             polling: false,
             goes_on: false,
+            until_gone: Vec::new(),
             end: None,
         }
     }
@@ -90,6 +96,11 @@ impl Lifecycle {
     pub(crate) fn ends_well(&mut self, why: impl Into<String>) {
         let (why, is_orderly) = (why.into(), true);
         self.end.get_or_insert(End { why, is_orderly });
+    }
+
+    /// Keeps `hold` as long as the task exists.
+    pub(crate) fn hold_until_gone(&mut self, hold: &Arc<()>) {
+        self.until_gone.push(Arc::clone(hold));
     }
 
     /// Notes the end of the stream as the reason.

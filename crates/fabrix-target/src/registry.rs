@@ -4,10 +4,11 @@
 //! the admin connection ends, the I/O connections get an order to end. The registry is locked when
 //! a connection begins or ends, and never for an I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use fabrix_proto::nvme::instance::ControllerInstance;
 use fabrix_proto::nvme::log_page::ErrorRecord;
 use fabrix_rt::{Full, Remote, TaskId};
 
@@ -45,6 +46,9 @@ pub(crate) enum ConnectionOrder {
     Drain,
     /// Close at once, for this reason.
     Close(&'static str),
+    /// Close at once, because the host has reset the controller over another one. Keep this until
+    /// no command is at a disk.
+    Reset(Arc<()>),
     /// All I/O connections of this controller have ended.
     Quiesced,
     /// The served snapshot has changed.
@@ -77,6 +81,15 @@ pub(crate) enum JoinError {
     QueueId,
 }
 
+/// Why a controller may not reset another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResetError {
+    /// The host has and had no such controller at this subsystem, as far as the target remembers.
+    Unknown,
+    /// Another controller resets it already.
+    InProgress,
+}
+
 /// Whether commands have arrived on the I/O queues of a controller since the last check of its
 /// keep-alive timer. Every I/O queue reads this for each command and seldom writes it, so it has
 /// its own cache lines.
@@ -103,13 +116,26 @@ struct Association {
     subsystem: String,
     most_queues: u16,
     admin: ConnectionAddress,
+    /// The instance since the host has enabled the controller last. Zeroes before.
+    instance: ControllerInstance,
     enabled: bool,
+    /// Another controller resets this one: it ends, and gets no more queues.
+    is_reset: bool,
     /// True while the admin connection waits for the I/O connections to end.
     quiescing: bool,
     /// Failed commands of the I/O queues that the error log has not taken yet.
     errors: Vec<ErrorRecord>,
     queues: BTreeMap<u16, ConnectionAddress>,
     traffic: Arc<Traffic>,
+}
+
+impl Association {
+    /// Lets no queue join any more. Returns all connections.
+    fn begin_reset(&mut self) -> Vec<ConnectionAddress> {
+        (self.is_reset, self.enabled) = (true, false);
+        let queues = self.queues.values();
+        queues.chain([&self.admin]).cloned().collect()
+    }
 }
 
 /// All controllers of a target.
@@ -119,17 +145,63 @@ pub(crate) struct Registry {
 
 struct Inner {
     controllers: BTreeMap<u16, Association>,
-    /// The I/O connections of controllers that have ended.
+    /// The I/O connections that have ended alone or with their controller, and may still have
+    /// commands at disks.
     ending: Vec<Ending>,
+    /// The last instances that are over.
+    ended: VecDeque<Instance>,
+    /// CIU of the last instance with each controller id. Zero: there was none.
+    uniquifiers: Vec<u8>,
     next: u16,
     most: usize,
 }
 
-/// An I/O connection whose controller has ended.
+/// An I/O connection that has ended.
 struct Ending {
+    of: Instance,
+    address: ConnectionAddress,
+}
+
+/// An instance of a controller, and the host and subsystem to which it belongs.
+#[derive(Clone, PartialEq, Eq)]
+struct Instance {
     host: HostName,
     subsystem: String,
-    address: ConnectionAddress,
+    controller: ControllerInstance,
+}
+
+impl Instance {
+    fn of(association: &Association) -> Self {
+        Self {
+            host: association.host.clone(),
+            subsystem: association.subsystem.clone(),
+            controller: association.instance,
+        }
+    }
+}
+
+impl Inner {
+    /// The next instance with a controller id.
+    fn next_instance(&mut self, controller_id: u16, random: u64) -> ControllerInstance {
+        let uniquifier = &mut self.uniquifiers[usize::from(controller_id)];
+        *uniquifier = uniquifier.checked_add(1).unwrap_or(1);
+        ControllerInstance {
+            controller_id,
+            uniquifier: *uniquifier,
+            random: random.max(1),
+        }
+    }
+
+    /// Remembers an instance that is over. A controller that was never enabled had none.
+    fn remember(&mut self, instance: Instance) {
+        if instance.controller.random == 0 {
+            return;
+        }
+        if self.ended.len() == ENDED_KEPT {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(instance);
+    }
 }
 
 /// Highest controller id: the standard reserves those above.
@@ -142,6 +214,8 @@ impl Registry {
             inner: Mutex::new(Inner {
                 controllers: BTreeMap::new(),
                 ending: Vec::new(),
+                ended: VecDeque::new(),
+                uniquifiers: vec![0; usize::from(LAST_CONTROLLER_ID) + 1],
                 next: 1,
                 most,
             }),
@@ -186,7 +260,12 @@ impl Registry {
             subsystem: subsystem.to_owned(),
             most_queues,
             admin,
+            instance: ControllerInstance {
+                controller_id: id,
+                ..ControllerInstance::default()
+            },
             enabled: false,
+            is_reset: false,
             quiescing: false,
             errors: Vec::new(),
             queues: BTreeMap::new(),
@@ -196,9 +275,27 @@ impl Registry {
         Some((id, traffic))
     }
 
-    /// Sets whether I/O queues may connect to the controller.
-    pub(crate) fn enable(&self, controller: u16, enabled: bool) {
-        self.with(controller, |association| association.enabled = enabled);
+    /// Sets whether I/O queues may connect to the controller. Returns the new instance if this
+    /// enables the controller. `random` yields its CIRN.
+    pub(crate) fn enable(
+        &self,
+        controller: u16,
+        enabled: bool,
+        random: impl FnOnce() -> u64,
+    ) -> Option<ControllerInstance> {
+        let mut inner = self.lock();
+        let association = inner.controllers.get_mut(&controller)?;
+        let enabled = enabled && !association.is_reset;
+        let was_enabled = std::mem::replace(&mut association.enabled, enabled);
+        if was_enabled || !enabled {
+            return None;
+        }
+        let former = Instance::of(association);
+        inner.remember(former);
+        let instance = inner.next_instance(controller, random());
+        let association = inner.controllers.get_mut(&controller)?;
+        association.instance = instance;
+        Some(instance)
     }
 
     /// Name of the controller's host. None: the controller has ended.
@@ -264,13 +361,14 @@ impl Registry {
         let controllers = controllers.filter(|it| it.host == *host && it.subsystem == subsystem);
         let of_controllers = controllers.flat_map(|it| it.queues.values().chain([&it.admin]));
         let ending = inner.ending.iter();
-        let ending = ending.filter(|it| it.host == *host && it.subsystem == subsystem);
+        let ending = ending.filter(|it| it.of.host == *host && it.of.subsystem == subsystem);
         let ending = ending.map(|it| &it.address);
         of_controllers.chain(ending).cloned().collect()
     }
 
-    /// Removes an I/O connection that has ended and has no request at a disk. Returns the admin
-    /// connection if a reset or shutdown has waited for this.
+    /// Removes an I/O connection that has ended from its controller. Its requests at disks have
+    /// ended or were abandoned. Returns the admin connection if a reset or shutdown has waited for
+    /// this. [`gone`](Self::gone) follows.
     ///
     /// `address` identifies the connection: another controller may have the id by now.
     pub(crate) fn leave(
@@ -279,17 +377,64 @@ impl Registry {
         qid: u16,
         address: &ConnectionAddress,
     ) -> Option<ConnectionAddress> {
+        let mut inner = self.lock();
+        let Inner {
+            controllers,
+            ending,
+            ..
+        } = &mut *inner;
+        let association = controllers.get_mut(&controller)?;
+        let queue = association.queues.get(&qid);
+        if queue.is_some_and(|queue| queue.is(address))
+            && let Some(address) = association.queues.remove(&qid)
+        {
+            let of = Instance::of(association);
+            ending.push(Ending { of, address });
+        }
+        let over = association.quiescing && association.queues.is_empty();
+        association.quiescing &= !over;
+        over.then(|| association.admin.clone())
+    }
+
+    /// Forgets a connection that has no request at a disk any more, abandoned ones included.
+    pub(crate) fn gone(&self, address: &ConnectionAddress) {
         self.lock().ending.retain(|it| !it.address.is(address));
-        self.with(controller, |association| {
-            let queues = &mut association.queues;
-            if queues.get(&qid).is_some_and(|queue| queue.is(address)) {
-                queues.remove(&qid);
-            }
-            let over = association.quiescing && queues.is_empty();
-            association.quiescing &= !over;
-            over.then(|| association.admin.clone())
-        })
-        .flatten()
+    }
+
+    /// Begins the reset of a controller over another one, `over`, of the same host and subsystem.
+    /// Returns the connections that have to end. A controller that is over already has those that
+    /// may still have commands at disks.
+    ///
+    /// # Errors
+    /// See [`ResetError`].
+    pub(crate) fn reset(
+        &self,
+        over: u16,
+        impacted: ControllerInstance,
+    ) -> Result<Vec<ConnectionAddress>, ResetError> {
+        let mut inner = self.lock();
+        let Inner {
+            controllers,
+            ending,
+            ended,
+            ..
+        } = &mut *inner;
+        let asking = controllers.get(&over).ok_or(ResetError::Unknown)?;
+        let wanted = Instance {
+            controller: impacted,
+            ..Instance::of(asking)
+        };
+        let found = controllers.get_mut(&impacted.controller_id);
+        let mut connections = match found.filter(|it| Instance::of(it) == wanted) {
+            _ if impacted.random == 0 => return Err(ResetError::Unknown),
+            Some(association) if association.is_reset => return Err(ResetError::InProgress),
+            Some(association) => association.begin_reset(),
+            None if ended.contains(&wanted) => Vec::new(),
+            None => return Err(ResetError::Unknown),
+        };
+        let ending = ending.iter().filter(|it| it.of == wanted);
+        connections.extend(ending.map(|it| it.address.clone()));
+        Ok(connections)
     }
 
     /// Keeps a command that failed at its disk for the controller's error log.
@@ -316,15 +461,19 @@ impl Registry {
         let Some(association) = inner.controllers.remove(&controller) else {
             return Vec::new();
         };
+        let of = Instance::of(&association);
         let queues: Vec<_> = association.queues.into_values().collect();
         inner.ending.extend(queues.iter().map(|queue| Ending {
-            host: association.host.clone(),
-            subsystem: association.subsystem.clone(),
+            of: of.clone(),
             address: queue.clone(),
         }));
+        inner.remember(of);
         queues
     }
 }
 
+/// Instances that are remembered after their end. A host that loses a connection asks for the reset
+/// at once, and a target has fewer controllers than this.
+const ENDED_KEPT: usize = 1024;
 /// Entries that an error log shows.
 const ERRORS_KEPT: usize = 64;

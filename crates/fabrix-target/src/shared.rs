@@ -119,6 +119,13 @@ impl Shared {
         health
     }
 
+    /// A random number that hosts cannot guess. Zero if the system has no random bytes.
+    pub(crate) fn random(&self) -> u64 {
+        let mut bytes = [0; 8];
+        let drawn = self.control.random(&mut bytes);
+        drawn.map_or(0, |()| u64::from_le_bytes(bytes))
+    }
+
     /// Sets the time until which all shards time their commands.
     pub(crate) fn time_until(&self, until: Nanos) {
         self.counters

@@ -14,7 +14,7 @@ use fabrix_rt::Shard;
 use super::Address;
 use super::known_disk::KnownDisk;
 use super::plan::{Found, Plan};
-use crate::multipath::{Link, PathDisk, Way};
+use crate::multipath::{Link, PathChannel, PathDisk, Way};
 use crate::{ConnectError, ConnectErrorKind, sizes};
 
 /// A disk over iSCSI.
@@ -80,7 +80,7 @@ impl Device for RemoteUnit {
 }
 
 impl PathDisk for RemoteUnit {
-    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError> {
+    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn PathChannel>, OpenError> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         Ok(self.plan.session(number).open(shard, Some(link.0)))
     }

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fabrix_block::Channel;
 use fabrix_proto::iscsi::initiator::Initiator;
 use fabrix_proto::iscsi::tcp::Tcp;
 use fabrix_rt::Shard;
@@ -13,7 +12,7 @@ use fabrix_transport::ConnectingIser;
 use super::connection::IscsiLink;
 use super::plan::{Found, Plan};
 use super::session::Session;
-use crate::multipath::link::PathLink;
+use crate::multipath::link::{PathChannel, PathLink};
 use crate::rdma::RdmaLink;
 use crate::tcp::TcpLink;
 use crate::{ConnectError, Transport, channel, probe};
@@ -38,7 +37,11 @@ impl Plan {
 
     /// Opens a channel to the disk, with a session of its own that starts to connect. `path` makes
     /// it a path of a pool.
-    pub(super) fn open(self, shard: &mut Shard, path: Option<Rc<PathLink>>) -> Box<dyn Channel> {
+    pub(super) fn open(
+        self,
+        shard: &mut Shard,
+        path: Option<Rc<PathLink>>,
+    ) -> Box<dyn PathChannel> {
         match self.transport {
             Transport::Tcp => self.open_over::<TcpLink<Tcp<Initiator>>>(shard, path),
             Transport::Rdma => self.open_over::<RdmaLink<ConnectingIser>>(shard, path),
@@ -49,7 +52,7 @@ impl Plan {
         self,
         shard: &mut Shard,
         path: Option<Rc<PathLink>>,
-    ) -> Box<dyn Channel> {
+    ) -> Box<dyn PathChannel> {
         channel::open(shard, path, |task| Session::<L>::from_plan(task, self))
     }
 }

@@ -7,12 +7,14 @@
 //! - `policy`: which path gets the next request.
 //! - `switches`: what an administrator wants of paths.
 //! - `pool`, `path`, `table`, `unsettled`: the requests of a shard.
+//! - `proofs`: who is asked to prove that a lost association is over.
 //! - `link`: what sessions and pools say to each other.
 
 pub(crate) mod link;
 mod path;
 mod policy;
 mod pool;
+mod proofs;
 mod switches;
 mod table;
 mod unsettled;
@@ -25,8 +27,8 @@ use std::time::Duration;
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
 use fabrix_rt::{Shard, Token};
 
-pub use self::link::Access;
 use self::link::PathLink;
+pub use self::link::{Access, AssociationName, PathChannel};
 use self::path::Path;
 pub use self::policy::Policy;
 use self::policy::Selector;
@@ -45,7 +47,7 @@ pub trait PathDisk: Device {
     /// # Errors
     /// As of [`Device::open`].
     #[doc(hidden)]
-    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError>;
+    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn PathChannel>, OpenError>;
 
     /// The same disk at another address, which is not asked. The first session there checks that it
     /// is the same disk.

@@ -2,17 +2,16 @@
 
 use std::rc::Rc;
 
-use fabrix_block::Channel;
-use fabrix_rt::Nanos;
+use fabrix_rt::{Nanos, Shard, Token};
 
-use super::link::{Access, PathLink};
+use super::link::{Access, AssociationName, PathChannel, PathLink};
 use super::policy::View;
 use super::table::Entry;
 
 pub(super) struct Path {
     /// Its place among the paths of the disk.
     pub(super) index: usize,
-    pub(super) channel: Option<Box<dyn Channel>>,
+    pub(super) channel: Option<Box<dyn PathChannel>>,
     pub(super) link: Rc<PathLink>,
     /// Its target executes no requests before.
     refuses_until: Nanos,
@@ -27,7 +26,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub(super) fn new(index: usize, channel: Box<dyn Channel>, link: Rc<PathLink>) -> Self {
+    pub(super) fn new(index: usize, channel: Box<dyn PathChannel>, link: Rc<PathLink>) -> Self {
         Self {
             index,
             channel: Some(channel),
@@ -40,6 +39,18 @@ impl Path {
             kib_ns: 0,
             ended_at: Nanos(0),
         }
+    }
+
+    /// Asks the target over this path to end a lost association, see
+    /// [`PathChannel::end_association`].
+    pub(super) fn end_association(
+        &mut self,
+        shard: &mut Shard,
+        lost: &AssociationName,
+        answer: Token,
+    ) -> bool {
+        let channel = self.channel.as_mut().filter(|_| self.link.is_up());
+        channel.is_some_and(|channel| channel.end_association(shard, lost, answer))
     }
 
     pub(super) fn is_connected(&self) -> bool {

@@ -2,7 +2,10 @@
 //! those that come back without an answer.
 //!
 //! Knows the state of its paths and the requests in progress. Does not know sockets or protocols.
-//! `unsettled` says which requests must wait, `path` what is known of a path.
+//! `unsettled` says which requests must wait, `proofs` who is asked to let them go, `path` what is
+//! known of a path.
+
+mod prove;
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,9 +18,10 @@ use fabrix_block::{Channel, Geometry, Operation, Request as BlockRequest, Status
 use fabrix_rt::{Completion, Nanos, Remote, Shard, Task, TaskId, TimerId, Token};
 
 use super::MOST_PATHS;
-use super::link::Fate;
+use super::link::{Fate, is_proof};
 use super::path::Path;
 use super::policy::{Selector, View};
+use super::proofs::Proofs;
 use super::switches::{PathSwitches, Switched};
 use super::table::{Entry, Table};
 use super::unsettled::Unsettled;
@@ -43,6 +47,7 @@ pub(super) struct Pool {
     /// Requests to be sent, in their order.
     waiting: VecDeque<u32>,
     unsettled: Unsettled,
+    proofs: Proofs,
     /// When the last path was lost. None: a path can be used, or the first attempts are made.
     lost_at: Option<Nanos>,
     /// When the first of the requests came back that targets have not executed. None: one was
@@ -67,6 +72,8 @@ enum Timer {
 
 /// Task slots from here on are no requests: news of a path, then timers.
 const NEWS: u32 = 1 << 16;
+/// Task slots from here on are answers to questions for proofs, by their number.
+const PROOFS: u32 = 1 << 17;
 
 /// Message to a pool whose channel was dropped.
 struct ChannelClosed;
@@ -97,6 +104,7 @@ pub(super) fn open<E>(
         requests: Table::new(MOST_REQUESTS),
         waiting: VecDeque::with_capacity(usize::from(MOST_REQUESTS)),
         unsettled: Unsettled::new(MOST_REQUESTS),
+        proofs: Proofs::default(),
         lost_at: None,
         refused_at: None,
         timers: [None; 3],
@@ -258,8 +266,9 @@ impl Pool {
             Some(Fate::Unknown)
                 if self.setup.is_safe && entry.request.operation.writes() && now < until =>
             {
-                let at = (slot, entry.path);
-                self.unsettled.add(at, &entry.request, until);
+                let of = (entry.path, path.link.association());
+                self.unsettled.add((slot, of), &entry.request, until);
+                self.prove(shard);
                 self.settle_later(shard);
             }
             Some(Fate::Unknown) => self.waiting.push_front(slot),
@@ -293,6 +302,7 @@ impl Pool {
         for path in self.paths.iter().filter(|path| path.is_connected()) {
             self.unsettled.settled_by(path.index, path.link.quiet_at());
         }
+        self.prove(shard);
         self.settle(shard);
     }
 
@@ -358,11 +368,13 @@ impl Pool {
 
 impl Task for Pool {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        if slot == NEWS {
-            self.news(shard);
-        } else {
+        if slot < NEWS {
             self.ended(shard, slot, completion);
             self.send_waiting(shard);
+        } else if slot == NEWS {
+            self.news(shard);
+        } else if let Ok(number) = u16::try_from(slot.wrapping_sub(PROOFS)) {
+            self.proof_answered(shard, number, is_proof(completion.result));
         }
         if self.is_closing {
             self.close(shard);

@@ -16,7 +16,8 @@ pub(super) struct Unsettled {
 
 struct One {
     slot: u32,
-    path: usize,
+    /// The path, and the number of its association that was lost.
+    of: (usize, u32),
     /// First block, and the one behind the last.
     from: u64,
     to: u64,
@@ -31,11 +32,11 @@ impl Unsettled {
     }
 
     /// A path has lost a request, and its target may execute it until a time.
-    pub(super) fn add(&mut self, (slot, path): (u32, usize), request: &Request, until: Nanos) {
+    pub(super) fn add(&mut self, (slot, of): (u32, (usize, u32)), request: &Request, until: Nanos) {
         let (from, to) = blocks(request);
         self.all.push(One {
             slot,
-            path,
+            of,
             from,
             to,
             until,
@@ -57,8 +58,19 @@ impl Unsettled {
 
     /// The target of a path executes nothing of what was lost before.
     pub(super) fn settled_by(&mut self, path: usize, quiet_at: Nanos) {
-        let of_path = self.all.iter_mut().filter(|one| one.path == path);
+        let of_path = self.all.iter_mut().filter(|one| one.of.0 == path);
         of_path.for_each(|one| one.until = one.until.min(quiet_at));
+    }
+
+    /// Whether requests of a lost association are unsettled.
+    pub(super) fn has(&self, of: (usize, u32)) -> bool {
+        self.all.iter().any(|one| one.of == of)
+    }
+
+    /// It is proven that a lost association executes nothing more.
+    pub(super) fn proven(&mut self, of: (usize, u32), now: Nanos) {
+        let of_it = self.all.iter_mut().filter(|one| one.of == of);
+        of_it.for_each(|one| one.until = one.until.min(now));
     }
 
     /// The next request that can be repeated now. Later ones come first: their callers put each
@@ -115,7 +127,7 @@ mod tests {
         let mut unsettled = Unsettled::new(4);
         let flush = request(Operation::Flush, 0, 0);
         assert!(unsettled.lets_go(&flush));
-        unsettled.add((7, 0), &request(WRITE, 10, 5), Nanos(100));
+        unsettled.add((7, (0, 1)), &request(WRITE, 10, 5), Nanos(100));
         let goes = |operation, lba, blocks| unsettled.lets_go(&request(operation, lba, blocks));
         for (lba, blocks, expected) in [(5, 5, true), (5, 6, false), (14, 1, false), (15, 5, true)]
         {
@@ -134,7 +146,7 @@ mod tests {
     fn writes_are_settled_by_time_or_by_their_path_in_their_order() {
         let mut unsettled = Unsettled::new(4);
         for (slot, path, until) in [(1, 0, 100), (2, 1, 50), (3, 0, 100), (4, 1, 200)] {
-            unsettled.add((slot, path), &request(WRITE, 0, 1), Nanos(until));
+            unsettled.add((slot, (path, 1)), &request(WRITE, 0, 1), Nanos(until));
         }
         assert_eq!(unsettled.next_at(), Some(Nanos(50)));
         assert_eq!(unsettled.next_settled(Nanos(49)), None);
@@ -145,5 +157,20 @@ mod tests {
         assert_eq!(unsettled.next_settled(Nanos(60)), None);
         assert_eq!(unsettled.take_any(), Some(4));
         assert_eq!(unsettled.next_at(), None);
+    }
+
+    #[test]
+    fn a_proof_settles_the_writes_of_one_association_of_one_path() {
+        let mut unsettled = Unsettled::new(4);
+        for (slot, of) in [(1, (0, 1)), (2, (0, 2)), (3, (1, 2)), (4, (0, 2))] {
+            unsettled.add((slot, of), &request(WRITE, 0, 1), Nanos(100));
+        }
+        assert!(unsettled.has((0, 2)) && !unsettled.has((1, 1)));
+        unsettled.proven((0, 2), Nanos(10));
+        assert_eq!(unsettled.next_settled(Nanos(10)), Some(4));
+        assert_eq!(unsettled.next_settled(Nanos(10)), Some(2));
+        assert_eq!(unsettled.next_settled(Nanos(10)), None);
+        assert!(!unsettled.has((0, 2)));
+        assert_eq!(unsettled.next_at(), Some(Nanos(100)));
     }
 }

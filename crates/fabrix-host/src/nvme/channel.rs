@@ -13,7 +13,7 @@ use fabrix_rt::Shard;
 
 use super::known_disk::KnownDisk;
 use super::plan::Plan;
-use crate::multipath::{Link, PathDisk, Way};
+use crate::multipath::{Link, PathChannel, PathDisk, Way};
 use crate::resolve::Subsystem;
 use crate::{Address, ConnectError, sizes};
 
@@ -99,7 +99,7 @@ impl Device for RemoteDisk {
 }
 
 impl PathDisk for RemoteDisk {
-    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn Channel>, OpenError> {
+    fn open_path(&self, shard: &mut Shard, link: Link) -> Result<Box<dyn PathChannel>, OpenError> {
         Ok(self.plan.open(shard, Some(link.0)))
     }
 

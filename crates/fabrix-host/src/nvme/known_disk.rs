@@ -189,6 +189,7 @@ const MOST_COMMAND_BLOCKS: u32 = 1 << 16;
 mod tests {
     use super::*;
     use fabrix_proto::nvme::bringup::Capabilities;
+    use fabrix_proto::nvme::instance::ControllerInstance;
 
     fn options() -> Options {
         Options::new(
@@ -219,6 +220,8 @@ mod tests {
             keep_alive_unit_ms: Some(100),
             traffic_keep_alive: false,
             quiesce_ms: 0,
+            instance: ControllerInstance::default(),
+            cross_controller_resets: 0,
             volatile_cache: false,
             write_zeroes: true,
             dataset_management: true,

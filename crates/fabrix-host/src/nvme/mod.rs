@@ -20,6 +20,7 @@ mod limits;
 mod plan;
 mod queue;
 mod rdma;
+mod resets;
 mod session;
 mod tcp;
 mod transfer;

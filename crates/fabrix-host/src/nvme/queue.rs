@@ -8,7 +8,7 @@ use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::queue::{HostEvent, HostQueue, HostTransfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
-use fabrix_rt::{Buf, Nanos};
+use fabrix_rt::{Buf, Nanos, Token};
 use fabrix_transport::{self as transport, Incoming, Outgoing};
 
 use super::command;
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     },
     /// A command of the bring-up, or a Keep Alive.
     Session,
+    /// Cross-Controller Reset. The token gets the answer.
+    Reset(Token),
     /// A command that asks for events. An Asynchronous Event Request may wait for ever.
     Event(EventStep),
 }
@@ -62,7 +64,7 @@ pub(crate) enum EventStep {
 
 impl OtherCommand for Command {
     fn is_work(&self) -> bool {
-        !matches!(self, Self::Event(_))
+        !matches!(self, Self::Event(_) | Self::Reset(_))
     }
 
     fn awaits_answer(&self) -> bool {
@@ -79,7 +81,7 @@ impl OtherCommand for Command {
                 write,
                 ..
             } => Some((request, Some(command::fused_status(compare, write)))),
-            Self::Compare { .. } | Self::Session | Self::Event(_) => None,
+            Self::Compare { .. } | Self::Session | Self::Reset(_) | Self::Event(_) => None,
         }
     }
 }

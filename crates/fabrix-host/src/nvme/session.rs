@@ -1,7 +1,7 @@
 //! A session with one controller, seen from one shard: an admin queue and I/O queues.
 //!
-//! Implements [`Protocol`] for NVMe. The parts are: `bringup`, `keep_alive`, `events`, `transfer`
-//! and `fused`.
+//! Implements [`Protocol`] for NVMe. The parts are: `bringup`, `keep_alive`, `events`, `resets`,
+//! `transfer` and `fused`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,13 @@ use fabrix_proto::nvme::ana::AnaState;
 use fabrix_proto::nvme::bringup::{Bringup, Facts};
 use fabrix_proto::nvme::queue::HostEvent;
 use fabrix_proto::nvme::spec::CompletionEntry;
-use fabrix_rt::{Nanos, Shard, TaskId};
+use fabrix_rt::{Nanos, Shard, TaskId, Token};
 use fabrix_transport::Ended;
 
 use super::plan::{self, Plan};
 use super::queue::{Command, NvmeLink};
 use crate::connection::InFlight;
+use crate::multipath::link::AssociationName;
 use crate::session::{self, Protocol, Types};
 use crate::{ConnectError, ConnectErrorKind};
 
@@ -35,6 +36,8 @@ pub(crate) struct Nvme {
     pub(super) ana: Option<AnaState>,
     /// The ANA log page is asked for.
     pub(super) is_reading_states: bool,
+    /// Resets of other controllers that are not answered.
+    pub(super) resets: u8,
     /// Answers to requests until the last tick, and the time of that tick.
     pub(super) traffic: (u64, Nanos),
 }
@@ -138,6 +141,19 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
 
     const REPLACES: bool = false;
 
+    fn association(session: &Session<L>) -> Option<AssociationName> {
+        session.controller_name()
+    }
+
+    fn end_association(
+        session: &mut Session<L>,
+        shard: &mut Shard,
+        lost: &AssociationName,
+        answer: Token,
+    ) -> bool {
+        session.reset_other(shard, lost, answer)
+    }
+
     fn keep_alive(session: &mut Session<L>, shard: &mut Shard) {
         session.count_traffic(shard.now());
         // A group leaves this state by itself, and the event may be lost.
@@ -152,6 +168,7 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
     fn disconnected(session: &mut Session<L>) -> bool {
         session.protocol.bringups.clear();
         session.protocol.is_reading_states = false;
+        session.protocol.resets = 0;
         false
     }
 }
@@ -185,6 +202,10 @@ impl<L: NvmeLink> Session<L> {
             Some(InFlight::Other(Command::Session)) => {
                 self.connections[index].free(slot);
                 self.session_answered(shard, index, entry, bytes, intact);
+            }
+            Some(InFlight::Other(Command::Reset(token))) => {
+                self.connections[index].free(slot);
+                self.reset_answered(shard, token, entry);
             }
             Some(InFlight::Other(Command::Event(step))) => {
                 self.connections[index].free(slot);

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fabrix_block::Channel;
 use fabrix_proto::nvme::bringup::Facts;
 use fabrix_proto::nvme::tcp::host::Host;
 use fabrix_rt::Shard;
@@ -13,7 +12,7 @@ use fabrix_transport::ConnectingRdma;
 use super::plan::Plan;
 use super::queue::NvmeLink;
 use super::session::Session;
-use crate::multipath::link::PathLink;
+use crate::multipath::link::{PathChannel, PathLink};
 use crate::rdma::RdmaLink;
 use crate::tcp::TcpLink;
 use crate::{ConnectError, Transport, channel, probe};
@@ -41,7 +40,11 @@ impl Plan {
 
     /// Opens a channel to the disk, with a session of its own that starts to connect. `path` makes
     /// it a path of a pool.
-    pub(crate) fn open(&self, shard: &mut Shard, path: Option<Rc<PathLink>>) -> Box<dyn Channel> {
+    pub(crate) fn open(
+        &self,
+        shard: &mut Shard,
+        path: Option<Rc<PathLink>>,
+    ) -> Box<dyn PathChannel> {
         match self.transport {
             Transport::Tcp => self.open_over::<TcpLink<Host>>(shard, path),
             Transport::Rdma => self.open_over::<RdmaLink<ConnectingRdma>>(shard, path),
@@ -52,7 +55,7 @@ impl Plan {
         &self,
         shard: &mut Shard,
         path: Option<Rc<PathLink>>,
-    ) -> Box<dyn Channel> {
+    ) -> Box<dyn PathChannel> {
         let plan = self.clone();
         channel::open(shard, path, |task| Session::<L>::from_plan(task, plan))
     }

@@ -1,11 +1,13 @@
 //! A disk over two paths: what happens to requests when one of them is lost, or executes nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fabrix_block::{Operation, Payload, Status};
 use fabrix_host::Options;
 use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, PathSwitches, Policy};
+use fabrix_proto::nvme::admin::AdminCommand;
+use fabrix_proto::nvme::instance::ControllerInstance;
 use fabrix_proto::nvme::spec::{Opcode, Status as Nvme};
 use fabrix_rt::Loan;
 
@@ -84,11 +86,17 @@ fn swallowing(switch: &Switch) -> Script {
     answering(switch, |_, _| Ok(()))
 }
 
-/// How long requests take after the loss of a path that has two writes, by their slot: 1 and 2 are
-/// these writes, 3 meets one of them, 4 is a read of its blocks, and 5 meets none.
+/// How long requests take after the loss of a path, over targets that know no resets.
 fn times_after_a_loss(failover: Failover) -> [Duration; 6] {
     let switch = Switch::default();
     let two = Two::new(swallowing(&switch));
+    times_after_the_loss_of(&two, &switch, failover)
+}
+
+/// How long requests take after the loss of a path that has two writes, by their slot: 1 and 2 are
+/// these writes, 3 meets one of them, 4 is a read of its blocks, and 5 meets none. The first target
+/// swallows requests while the switch is on.
+fn times_after_the_loss_of(two: &Two, switch: &Switch, failover: Failover) -> [Duration; 6] {
     let mut rig = two.rig(failover);
     switch.turn(true);
     let ask = |rig: &mut Rig, slot, operation, lba| {
@@ -126,6 +134,115 @@ fn a_write_of_a_lost_path_waits_until_its_target_has_given_up_and_others_go_on()
         assert!(range.contains(&times[slot]), "request {slot}: {times:?}");
     }
     assert!(times[4].max(times[5]) < Duration::from_secs(1), "{times:?}");
+}
+
+/// Resets that a target was asked for.
+type Resets = Arc<Mutex<Vec<ControllerInstance>>>;
+
+/// A target whose controllers say that they are instance 5 with this random number, and carry out
+/// four resets at a time.
+fn naming(random: u64, script: Script) -> Script {
+    let page = move |cns, page: &mut [u8]| {
+        if cns == 1 {
+            page[135] = 5;
+            page[136..144].copy_from_slice(&random.to_le_bytes());
+            page[1807] = 4;
+        }
+    };
+    Script {
+        page: Box::new(page),
+        ..script
+    }
+}
+
+/// A target that answers Cross-Controller Reset so. None: not at all.
+fn resetting(resets: &Resets, answer: Option<(Nvme, u64)>) -> Script {
+    let resets = Arc::clone(resets);
+    let command = move |link: &mut Link, it: &Command| {
+        let is_admin = link.qid == Some(0) && !it.entry.is_fabrics();
+        let parsed = AdminCommand::parse(&it.entry);
+        let (true, Ok(AdminCommand::CrossControllerReset(lost))) = (is_admin, parsed) else {
+            return Ok(Then::Usual);
+        };
+        resets.lock().expect("no panic").push(lost);
+        if let Some((status, result)) = answer {
+            link.respond(it.cid, status, result)?;
+        }
+        Ok(Then::Done)
+    };
+    Script {
+        command: Box::new(command),
+        ..Script::default()
+    }
+}
+
+/// How long requests take after a loss, if the other target answers a reset so.
+fn times_with_reset(answer: Option<(Nvme, u64)>) -> ([Duration; 6], Vec<ControllerInstance>) {
+    let (switch, resets) = (Switch::default(), Resets::default());
+    let one = Fake::in_world(naming(0x77, swallowing(&switch)));
+    let script = naming(0x88, resetting(&resets, answer));
+    let other = Fake::start_at(&one.shared.place, script);
+    let two = Two::of(one, other);
+    let times = times_after_the_loss_of(&two, &switch, Failover::Safe);
+    let resets = resets.lock().expect("no panic").clone();
+    (times, resets)
+}
+
+#[test]
+fn a_write_of_a_lost_path_goes_on_when_another_target_has_ended_its_controller() {
+    let (times, resets) = times_with_reset(Some((Nvme::SUCCESS, 1)));
+    assert!(
+        times.iter().max() < Some(&Duration::from_secs(1)),
+        "{times:?}"
+    );
+    let [lost] = resets[..] else {
+        panic!("one reset for one loss: {resets:?}");
+    };
+    assert_eq!((lost.uniquifier, lost.random), (5, 0x77));
+    assert!(lost.controller_id > 0);
+}
+
+#[test]
+fn a_reset_that_is_refused_or_not_complete_or_not_answered_changes_nothing() {
+    for answer in [
+        Some((Nvme::SUCCESS, 0)),
+        Some((Nvme::INVALID_FIELD, 1)),
+        Some((Nvme::CROSS_RESET_LIMIT_EXCEEDED, 0)),
+        None,
+    ] {
+        let (times, resets) = times_with_reset(answer);
+        assert_eq!(resets.len(), 1, "{answer:?}: each path is asked once");
+        for slot in 1..=3 {
+            let range = KEEP_ALIVE * 2 - Duration::from_millis(50)..KEEP_ALIVE * 4;
+            assert!(range.contains(&times[slot]), "{answer:?}: {times:?}");
+        }
+        assert!(times[4].max(times[5]) < Duration::from_secs(1), "{times:?}");
+    }
+}
+
+#[test]
+fn a_path_that_is_back_ends_its_former_controller_itself() {
+    let (switch, resets) = (Switch::default(), Resets::default());
+    let (swallow, reset) = (
+        swallowing(&switch).command,
+        resetting(&resets, Some((Nvme::SUCCESS, 1))).command,
+    );
+    let command = move |link: &mut Link, it: &Command| match swallow(link, it)? {
+        Then::Usual => reset(link, it),
+        Then::Done => Ok(Then::Done),
+    };
+    let script = Script {
+        command: Box::new(command),
+        ..Script::default()
+    };
+    // The other target knows no resets.
+    let two = Two::new(naming(0x77, script));
+    let times = times_after_the_loss_of(&two, &switch, Failover::Safe);
+    assert!(
+        times.iter().max() < Some(&Duration::from_secs(1)),
+        "{times:?}"
+    );
+    assert_eq!(resets.lock().expect("no panic").len(), 1);
 }
 
 #[test]

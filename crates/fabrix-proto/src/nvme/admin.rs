@@ -8,6 +8,7 @@ use zerocopy::little_endian::U32;
 
 use super::features::{FeatureId, Select};
 use super::identify::{Cns, IDENTIFY_BYTES};
+use super::instance::ControllerInstance;
 use super::log_page::LogId;
 use super::spec::{AdminOpcode, Direction, PSDT_SGL, Status, SubmissionEntry};
 
@@ -86,6 +87,8 @@ pub enum AdminCommand {
     AsyncEventRequest,
     /// Keep Alive.
     KeepAlive,
+    /// Cross-Controller Reset of this instance.
+    CrossControllerReset(ControllerInstance),
 }
 
 impl AdminCommand {
@@ -108,6 +111,9 @@ impl AdminCommand {
             }
             AdminOpcode::ASYNC_EVENT_REQUEST => Self::AsyncEventRequest,
             AdminOpcode::KEEP_ALIVE => Self::KeepAlive,
+            AdminOpcode::CROSS_CONTROLLER_RESET => {
+                Self::CrossControllerReset(ControllerInstance::parse(entry)?)
+            }
             _ => return Err(Status::INVALID_OPCODE),
         };
         let described = entry.direction() == Direction::None || entry.flags & 0xC0 == PSDT_SGL;

@@ -42,6 +42,8 @@ impl LogId {
     pub const COMMAND_EFFECTS: Self = Self(0x05);
     /// Asymmetric Namespace Access.
     pub const ANA: Self = Self(0x0C);
+    /// Cross-Controller Reset: resets that were not complete when their commands were answered.
+    pub const CROSS_CONTROLLER_RESET: Self = Self(0x1E);
     /// Discovery.
     pub const DISCOVERY: Self = Self(0x70);
     /// Reservation Notification.

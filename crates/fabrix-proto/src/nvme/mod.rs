@@ -5,6 +5,7 @@
 //! - [`ana`]: states of the paths to a namespace.
 //! - [`subsystem`]: exported subsystems as plain data. [`nqn`] checks their names.
 //! - [`controller`]: answers the admin queue of one association.
+//! - [`instance`]: instances of a controller, and the command by which a host ends a lost one.
 //! - [`bringup`]: the host's counterpart of the controller.
 //! - [`reservation`]: NVMe's reservation commands. Other protocols share the reservation state.
 //! - [`queue`]: contract between commands and the transports that carry them.
@@ -20,6 +21,7 @@ pub mod controller;
 pub mod fabrics;
 pub mod features;
 pub mod identify;
+pub mod instance;
 pub mod log_page;
 pub mod nqn;
 pub mod queue;

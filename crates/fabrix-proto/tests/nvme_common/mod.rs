@@ -17,6 +17,7 @@ use std::sync::Arc;
 use fabrix_proto::nvme::command::IoLimits;
 use fabrix_proto::nvme::controller::{Controller, ControllerLimits, Outcome, Surroundings};
 use fabrix_proto::nvme::fabrics::{CNTLID_DYNAMIC, Connect, Property};
+use fabrix_proto::nvme::instance::ControllerInstance;
 use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
@@ -93,6 +94,13 @@ pub fn inventory() -> Arc<Inventory> {
     Arc::new(Inventory::new(subsystems, listeners, 7).expect("a valid inventory"))
 }
 
+/// The instance of the controller of a [`Bench`].
+pub const INSTANCE: ControllerInstance = ControllerInstance {
+    controller_id: 1,
+    uniquifier: 7,
+    random: 0x0123_4567_89AB_CDEF,
+};
+
 pub fn limits() -> ControllerLimits {
     let io = IoLimits {
         max_transfer_bytes: 128 * 1024,
@@ -167,6 +175,7 @@ impl Bench {
             view: &self.view,
             health: &self.health,
             persistence: Some(false),
+            instance: INSTANCE,
             has_io_queues: self.has_io_queues,
             now: self.now,
         };

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 
-use super::nvme_common::{Bench, SUBNQN, connect, failed, inventory, limits, ok};
+use super::nvme_common::{Bench, INSTANCE, SUBNQN, connect, failed, inventory, limits, ok};
 use super::{SECOND, get, log, set};
 
 #[test]
@@ -113,7 +113,7 @@ fn says_how_much_data_each_admin_command_moves() {
 fn refuses_admin_opcodes_and_flags_that_do_not_exist() {
     let mut bench = Bench::io();
     for opcode in [
-        0x00, 0x01, 0x04, 0x05, 0x0D, 0x10, 0x11, 0x14, 0x15, 0x19, 0x38, 0x80, 0xC0,
+        0x00, 0x01, 0x04, 0x05, 0x0D, 0x10, 0x11, 0x14, 0x15, 0x19, 0x39, 0x80, 0xC0,
     ] {
         let outcome = bench.run(&SubmissionEntry::new(opcode));
         assert_eq!(outcome, failed(Status::INVALID_OPCODE), "{opcode:#x}");
@@ -187,7 +187,7 @@ fn a_page_too_small_is_our_own_trouble() {
 /// A command of the admin queue that gets past the first checks, mostly.
 fn plausible(discovery: bool) -> impl Strategy<Value = SubmissionEntry> {
     let opcode = select(vec![
-        0x02, 0x02, 0x06, 0x06, 0x08, 0x09, 0x0A, 0x0A, 0x0C, 0x18,
+        0x02, 0x02, 0x06, 0x06, 0x08, 0x09, 0x0A, 0x0A, 0x0C, 0x18, 0x38,
     ]);
     // Feature ids, CNS values and log pages: the ones this kind has, and their neighbours.
     let in_use = if discovery {
@@ -232,6 +232,7 @@ fn check_any(bench: &mut Bench, entry: &SubmissionEntry) -> Result<bool, TestCas
         view: &bench.view,
         health: &health,
         persistence: Some(false),
+        instance: INSTANCE,
         has_io_queues: false,
         now: Nanos(SECOND),
     };

@@ -10,6 +10,7 @@ mod ana;
 mod commands;
 mod events;
 mod features;
+mod instances;
 mod life;
 #[path = "../nvme_common/mod.rs"]
 mod nvme_common;

@@ -3,6 +3,7 @@
 //! result [`After`] tells the connection to stop the I/O queues.
 
 mod disks;
+mod resets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use fabrix_proto::nvme::controller::{
 };
 use fabrix_proto::nvme::fabrics::Connect;
 use fabrix_proto::nvme::identify::Cns;
+use fabrix_proto::nvme::instance::ControllerInstance;
 use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::{Authorized, Transport};
@@ -23,11 +25,12 @@ use fabrix_transport::{Incoming, Outgoing};
 
 use super::context::Queue;
 use super::io::knows_another;
-use crate::Limits;
 use crate::catalog::known::{KnownDisks, OTHER_DISK};
 use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
+use crate::{Deadlines, Limits};
+use resets::PendingReset;
 
 /// The next step for the rest of the controller, after an admin command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,6 +68,10 @@ pub(crate) struct Admin {
     disk_views: Vec<(u32, DiskView)>,
     /// Commands that wait until their change is stored.
     persisting: Vec<(Claim, Vec<PendingChange>)>,
+    /// The instance since the host has enabled the controller.
+    instance: ControllerInstance,
+    /// Commands that wait until another controller has ended.
+    resetting: Vec<(Claim, PendingReset)>,
 }
 
 /// The limits of I/O commands.
@@ -78,8 +85,13 @@ pub(crate) const fn io_limits(most: &Limits) -> IoLimits {
 }
 
 /// The limits of a controller.
-pub(crate) const fn controller_limits(
-    most: &Limits,
+///
+/// CQT is the time that disks have to end the requests of a connection that has ended. It begins
+/// when the shards of the I/O queues hear of the end of the association, less than a millisecond
+/// later. From then on they begin no request of the association. Requests that a disk has not ended
+/// in this time are behind a barrier: the disk gets no newer request before it has ended them.
+pub(crate) fn controller_limits(
+    (most, deadlines): (&Limits, &Deadlines),
     transport: Transport,
     in_capsule_bytes: u32,
 ) -> ControllerLimits {
@@ -87,7 +99,7 @@ pub(crate) const fn controller_limits(
         io: io_limits(most),
         transport,
         in_capsule_bytes,
-        quiesce_ms: 0,
+        quiesce_ms: u16::try_from(deadlines.quiet.as_millis()).unwrap_or(u16::MAX),
     }
 }
 
@@ -117,6 +129,8 @@ impl Admin {
             me,
             disk_views: Vec::new(),
             persisting: Vec::new(),
+            instance: ControllerInstance::default(),
+            resetting: Vec::new(),
         };
         admin.take_disk_views(states);
         admin
@@ -239,6 +253,7 @@ impl Admin {
         }
         let around = Surroundings {
             persistence: self.persistence(entry),
+            instance: self.instance,
             timing: &timing,
             view: &self.view,
             health: &health,
@@ -282,6 +297,7 @@ impl Admin {
                 context.complete(claim, CompletionEntry::new(status, result), data_bytes)
             }
             Outcome::Held => claim.keep_in(&mut self.held, ()),
+            Outcome::ResetOther(impacted) => self.reset_other(context, claim, impacted),
             Outcome::Persist { nsid, persist } => self.persist(context, claim, nsid, persist),
             Outcome::Time { seconds } => {
                 context
@@ -374,9 +390,10 @@ impl Admin {
         self.has_ending_queues = true;
     }
 
-    /// Whether a command waits for data or for storing, or an I/O queue has not ended yet.
+    /// Whether a command waits for data, for storing or for a reset, or an I/O queue has not ended
+    /// yet.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.fetching.is_empty() || !self.persisting.is_empty() || self.has_ending_queues
+        !self.fetching.is_empty() || self.has_pending_changes() || self.has_ending_queues
     }
 
     /// Whether I/O queues are ending.

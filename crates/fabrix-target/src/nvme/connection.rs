@@ -145,7 +145,11 @@ impl<Q: Queue> Connection<Q, Nvme> {
         let registry = &self.local.shared.registry;
         match after {
             After::Nothing if self.lifecycle.stage != Stage::Open => {}
-            After::Nothing => registry.enable(admin.id(), admin.is_ready()),
+            After::Nothing => {
+                let random = || self.local.shared.random();
+                let begun = registry.enable(admin.id(), admin.is_ready(), random);
+                admin.begin_instance(begun);
+            }
             After::Quiesce => match registry.quiesce(admin.id()) {
                 Some(queues) => {
                     admin.queues_are_ending();
@@ -209,7 +213,7 @@ impl<Q: Queue> Protocol<Q> for Nvme {
             ConnectionOrder::AwaitRefused(done) => connection.await_refused(done),
             ConnectionOrder::Noticed => connection.noticed(shard),
             ConnectionOrder::CaughtUp => connection.caught_up(shard),
-            ConnectionOrder::Drain | ConnectionOrder::Close(_) => {}
+            ConnectionOrder::Drain | ConnectionOrder::Close(_) | ConnectionOrder::Reset(_) => {}
         }
     }
 
@@ -268,6 +272,11 @@ impl<Q: Queue> Protocol<Q> for Nvme {
     fn leave(connection: &mut Connection<Q, Self>, shard: &mut Shard) -> bool {
         connection.leave_role(shard);
         connection.protocol.unsent.is_empty()
+    }
+
+    fn gone(connection: &Connection<Q, Self>) {
+        let address = connection.local.place(connection.lifecycle.task);
+        connection.local.shared.registry.gone(&address);
     }
 
     fn commands(&mut self) -> Option<&mut IoQueue> {

@@ -14,6 +14,7 @@ mod fused;
 mod io;
 mod limits;
 mod notices;
+mod resets;
 mod secrets;
 mod subsystems;
 mod truncation;

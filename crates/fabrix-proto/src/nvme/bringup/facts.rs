@@ -21,6 +21,7 @@ use crate::nvme::identify::{
     NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL, NamespaceList, ONCS_COMPARE,
     ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES, SGLS_KEYED, SGLS_OFFSET, VWC_PRESENT, ascii,
 };
+use crate::nvme::instance::ControllerInstance;
 use crate::nvme::nqn::Nqn;
 
 /// Content of the CAP property.
@@ -95,6 +96,11 @@ pub struct ControllerFacts {
     /// CQT: time in milliseconds in which a controller that has noticed the loss of an association
     /// ends its commands. 0: not reported.
     pub quiesce_ms: u16,
+    /// CNTLID, CIU and CIRN of the controller: what another controller needs to reset it.
+    pub instance: ControllerInstance,
+    /// CCRL: resets of other controllers that the controller carries out at the same time. Zero:
+    /// Cross-Controller Reset is not supported.
+    pub cross_controller_resets: u8,
     /// Whether a power failure may lose acknowledged writes that were not flushed (VWC).
     pub volatile_cache: bool,
     /// Whether Write Zeroes is supported.
@@ -165,6 +171,12 @@ impl ControllerFacts {
             },
             traffic_keep_alive: data.attributes.get() & CTRATT_TRAFFIC_KEEP_ALIVE != 0,
             quiesce_ms: data.quiesce_ms.get(),
+            instance: ControllerInstance {
+                controller_id,
+                uniquifier: data.uniquifier,
+                random: data.random.get(),
+            },
+            cross_controller_resets: data.cross_controller_resets,
             volatile_cache: data.volatile_write_cache & VWC_PRESENT != 0,
             write_zeroes: has(ONCS_WRITE_ZEROES),
             dataset_management: has(ONCS_DATASET_MANAGEMENT),

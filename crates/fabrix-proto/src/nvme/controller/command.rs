@@ -60,7 +60,7 @@ impl Controller {
         }
         let page = self.part_of(page, entry)?;
         match command {
-            AdminCommand::Identify(identify) => self.identify(&identify, around.view, page),
+            AdminCommand::Identify(identify) => self.identify(&identify, around, page),
             AdminCommand::GetLogPage(log) => self.get_log_page(&log, around, page),
             AdminCommand::GetFeatures {
                 feature,
@@ -85,6 +85,10 @@ impl Controller {
             }
             // The arrival of the command has already renewed the timer.
             AdminCommand::KeepAlive => Ok(Outcome::result(0)),
+            AdminCommand::CrossControllerReset(it) if it.controller_id == self.controller_id => {
+                Err(Status::INVALID_FIELD)
+            }
+            AdminCommand::CrossControllerReset(it) => Ok(Outcome::ResetOther(it)),
         }
     }
 
@@ -94,7 +98,10 @@ impl Controller {
         match (self.kind, command) {
             (Kind::Io, _) => true,
             (Kind::Discovery, AdminCommand::AsyncEventRequest) => self.keep_alive.is_asked_for(),
-            (Kind::Discovery, AdminCommand::Abort { .. }) => false,
+            (
+                Kind::Discovery,
+                AdminCommand::Abort { .. } | AdminCommand::CrossControllerReset(_),
+            ) => false,
             (Kind::Discovery, _) => true,
         }
     }

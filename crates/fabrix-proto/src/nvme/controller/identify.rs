@@ -9,7 +9,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use super::events::ASYNC_EVENTS_MAX;
 use super::keep_alive::GRANULARITY_UNITS;
 use super::properties::VERSION;
-use super::{Controller, Kind, Outcome};
+use super::{Controller, Kind, Outcome, Surroundings};
 use crate::nvme::admin::Identify;
 use crate::nvme::ana::{ANA_GROUPS_MAX, ANA_TRANSITION_SECONDS};
 use crate::nvme::identify::{
@@ -24,6 +24,7 @@ use crate::nvme::identify::{
     RESCAP_TYPES, SGLS_KEYED, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH, VWC_PRESENT,
     fill_ascii,
 };
+use crate::nvme::instance::{CROSS_CONTROLLER_RESETS_MOST, ControllerInstance};
 use crate::nvme::log_page::ERROR_ENTRIES;
 use crate::nvme::nqn::DISCOVERY_NQN;
 use crate::nvme::rdma::capsule::DESCRIPTORS_MOST;
@@ -36,16 +37,16 @@ impl Controller {
     pub(super) fn identify(
         &self,
         identify: &Identify,
-        view: &Authorized,
+        around: &Surroundings<'_>,
         page: &mut [u8],
     ) -> Result<Outcome, Status> {
         page.fill(0);
         let data_bytes = u32::try_from(page.len()).map_err(|_| Status::INTERNAL_ERROR)?;
         let page =
             <[u8; IDENTIFY_BYTES]>::mut_from_bytes(page).map_err(|_| Status::INTERNAL_ERROR)?;
-        match view.subsystem() {
+        match around.view.subsystem() {
             _ if self.kind == Kind::Discovery => self.discovery_structure(identify, page)?,
-            Some(subsystem) => self.structure(identify, view, subsystem, page)?,
+            Some(subsystem) => self.structure(identify, around, subsystem, page)?,
             None => return Err(Status::INVALID_FIELD),
         }
         Ok(Outcome::data(data_bytes))
@@ -76,11 +77,11 @@ impl Controller {
     fn structure(
         &self,
         identify: &Identify,
-        view: &Authorized,
+        around: &Surroundings<'_>,
         subsystem: &Subsystem,
         page: &mut [u8; IDENTIFY_BYTES],
     ) -> Result<(), Status> {
-        let nsid = identify.nsid;
+        let (nsid, view) = (identify.nsid, around.view);
         match identify.cns {
             Cns::NAMESPACE => {
                 if let Some(namespace) = named(view, nsid)? {
@@ -88,7 +89,9 @@ impl Controller {
                 }
             }
             Cns::CONTROLLER => {
-                self.io_controller(zerocopy::transmute_mut!(page), subsystem, view);
+                let id: &mut IdentifyController = zerocopy::transmute_mut!(page);
+                self.io_controller(id, subsystem, view);
+                fill_instance(id, around.instance);
             }
             Cns::ACTIVE_NAMESPACES => fill_list(zerocopy::transmute_mut!(page), view, nsid)?,
             Cns::DESCRIPTORS => {
@@ -191,6 +194,12 @@ impl Controller {
     fn nvm_controller(&self, id: &mut IdentifyNvmController) {
         id.write_zeroes_limit = page_exponent(self.limits.io.max_write_zeroes_bytes);
     }
+}
+
+fn fill_instance(id: &mut IdentifyController, instance: ControllerInstance) {
+    id.uniquifier = instance.uniquifier;
+    id.random = U64::new(instance.random);
+    id.cross_controller_resets = CROSS_CONTROLLER_RESETS_MOST;
 }
 
 /// The namespace of an Identify. `None` for a valid id that is not in use: its structure is all

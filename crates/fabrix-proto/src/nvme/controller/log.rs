@@ -20,6 +20,7 @@ const IO_PAGES: &[LogId] = &[
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
     LogId::ANA,
+    LogId::CROSS_CONTROLLER_RESET,
     LogId::RESERVATION,
     LogId::TIMING,
 ];
@@ -100,6 +101,9 @@ impl Controller {
                 let groups_only = wants_groups_only(log);
                 log_page::ana(window, around.view, &self.ana_changes, groups_only);
             }
+            // The header counts the entries (NE). There is none, because the controller answers
+            // Cross-Controller Reset only when the reset is complete.
+            LogId::CROSS_CONTROLLER_RESET => {}
             LogId::DISCOVERY => log_page::discovery(window, around.view),
             LogId::RESERVATION => window.put(0, self.events.notification().as_bytes()),
             LogId::TIMING => window.put(0, around.timing.as_bytes()),

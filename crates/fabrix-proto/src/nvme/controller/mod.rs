@@ -32,6 +32,7 @@ use super::admin::{AdminCommand, NSID_ALL};
 use super::command::{COMMAND_BYTES_MAX, IoLimits};
 use super::fabrics::{CONNECT_DATA_BYTES, Connect};
 use super::features::{Kept, Timestamp};
+use super::instance::ControllerInstance;
 use super::log_page::{AnaChanges, ErrorRecord, ErrorRing, HealthCounters};
 use super::nqn::Nqn;
 use super::spec::{FabricsType, Status, SubmissionEntry};
@@ -65,8 +66,8 @@ pub struct ControllerLimits {
     pub transport: Transport,
     /// Maximum length in bytes of data in an I/O command capsule (IOCCSZ).
     pub in_capsule_bytes: u32,
-    /// CQT: longest time for which commands of a lost association may still change the disk. Zero:
-    /// unknown.
+    /// CQT: longest time in milliseconds for which commands of an association may still change the
+    /// disk after its end. Zero: unknown.
     pub quiesce_ms: u16,
 }
 
@@ -80,6 +81,8 @@ pub struct Surroundings<'a> {
     /// Whether reservations of the command's namespace persist through power loss (PTPL). `None` if
     /// the namespace does not exist. Only the Reservation Persistence feature reads the field.
     pub persistence: Option<bool>,
+    /// The present instance of the controller, which another controller can reset.
+    pub instance: ControllerInstance,
     /// Content of the timing page.
     pub timing: &'a TimingPage,
     /// Whether I/O queues are connected. Their number can then no longer be negotiated.
@@ -129,6 +132,12 @@ pub enum Outcome {
         /// Time in seconds. Zero turns timing off.
         seconds: u32,
     },
+    /// The caller ends this controller, if it is one of the same host at the same subsystem. The
+    /// command is answered with success and [`IMMEDIATE_RESET_SUCCESSFUL`] when none of the
+    /// commands of the other controller is at a disk any more.
+    ///
+    /// [`IMMEDIATE_RESET_SUCCESSFUL`]: super::instance::IMMEDIATE_RESET_SUCCESSFUL
+    ResetOther(ControllerInstance),
     /// The caller sets whether reservations of this namespace (FFFFFFFFh: of all capable ones)
     /// persist through power loss. The command is answered with success when the setting is
     /// durable.

@@ -47,7 +47,12 @@ wire! {
         pub fru_guid: [u8; 16],
         /// CRDT1 to CRDT3: command retry delays in units of 100 ms.
         pub retry_delays @ 128: [U16; 3],
-        reserved_134: [u8; 122],
+        reserved_134: u8,
+        /// CIU: [`uniquifier`](crate::nvme::instance::ControllerInstance::uniquifier).
+        pub uniquifier @ 135: u8,
+        /// CIRN: [`random`](crate::nvme::instance::ControllerInstance::random).
+        pub random @ 136: U64,
+        reserved_144: [u8; 112],
         /// OACS: optional admin commands.
         pub admin_commands @ 256: U16,
         /// ACL: abort command limit, zero-based.
@@ -127,7 +132,11 @@ wire! {
         pub max_sgl_descriptors @ 1803: u8,
         /// OFCS: bit 0, Disconnect is supported.
         pub fabrics_commands @ 1804: U16,
-        reserved_1806: [u8; 242],
+        /// DCTYPE.
+        pub discovery_type @ 1806: u8,
+        /// CCRL: resets of other controllers at the same time. Zero: not supported.
+        pub cross_controller_resets @ 1807: u8,
+        reserved_1808: [u8; 240],
         /// Power state descriptors.
         pub power_state_descriptors @ 2048: [[u8; 32]; 32],
         /// Vendor specific.

@@ -36,6 +36,7 @@ pub fn command_effects(window: &mut Window<'_>, known: KnownCommands) {
         AdminOpcode::GET_FEATURES,
         AdminOpcode::ASYNC_EVENT_REQUEST,
         AdminOpcode::KEEP_ALIVE,
+        AdminOpcode::CROSS_CONTROLLER_RESET,
         AdminOpcode(FABRICS_OPCODE),
     ] {
         set(0, opcode.0, CSUPP);

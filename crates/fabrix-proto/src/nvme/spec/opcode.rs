@@ -52,6 +52,8 @@ impl AdminOpcode {
     pub const ASYNC_EVENT_REQUEST: Self = Self(0x0C);
     /// Keep Alive.
     pub const KEEP_ALIVE: Self = Self(0x18);
+    /// Cross-Controller Reset.
+    pub const CROSS_CONTROLLER_RESET: Self = Self(0x38);
 }
 
 /// Opcode of all fabrics commands.

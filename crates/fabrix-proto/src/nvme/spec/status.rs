@@ -122,6 +122,8 @@ statuses! {
     FEATURE_NOT_SAVEABLE = specific(0x0D), "Feature Identifier Not Saveable";
     FEATURE_NOT_CHANGEABLE = specific(0x0E), "Feature Not Changeable";
     FEATURE_NOT_NAMESPACE_SPECIFIC = specific(0x0F), "Feature Not Namespace Specific";
+    CROSS_RESET_IN_PROGRESS = specific(0x3F).retry(), "Cross-Controller Reset in Progress";
+    CROSS_RESET_LIMIT_EXCEEDED = specific(0x41).retry(), "Cross-Controller Reset Limit Exceeded";
     CONNECT_INCOMPATIBLE_FORMAT = specific(0x80), "Connect Incompatible Format";
     CONNECT_CONTROLLER_BUSY = specific(0x81).retry(), "Connect Controller Busy";
     /// Dword 0 of the result points at the parameter.

@@ -60,12 +60,13 @@ impl Admin {
     /// Whether commands wait for changes: the connection has to call
     /// [`run_pending_changes`](Self::run_pending_changes).
     pub(crate) fn has_pending_changes(&self) -> bool {
-        !self.persisting.is_empty()
+        !self.persisting.is_empty() || !self.resetting.is_empty()
     }
 
     /// Polls the changes that take more than one turn, and answers the commands whose changes are
     /// over.
     pub(crate) fn run_pending_changes(&mut self, context: &mut CommandContext<'_, impl Queue>) {
+        self.answer_resets(context);
         let mut at = 0;
         while let Some((_, pending_changes)) = self.persisting.get_mut(at) {
             let mut status = Status::SUCCESS;

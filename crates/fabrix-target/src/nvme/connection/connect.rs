@@ -255,7 +255,11 @@ impl<Q: Queue> Connection<Q, Nvme> {
         let disk_views = (member, states);
         let now = Nanos(shard.now().0);
         let nvme = &self.protocol;
-        let limits = controller_limits(most, nvme.transport, nvme.in_capsule_bytes);
+        let limits = controller_limits(
+            (most, &shared.deadlines),
+            nvme.transport,
+            nvme.in_capsule_bytes,
+        );
         let admin = Admin::new(
             (controller, traffic),
             connect,

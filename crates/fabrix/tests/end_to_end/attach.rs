@@ -253,7 +253,7 @@ fn requests_take_the_path_at_which_the_target_serves_best_and_list_says_how_it_s
 fn requests_take_the_path_at_which_the_target_serves_best_over_iscsi_too() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let api = format!("unix:{}", folder.path().join("api").display());
-    let serve = Serve::start(&["ram:16M", "--listen", "iscsi://127.0.0.1:0", "--api", &api]);
+    let _serve = Serve::start(&["ram:16M", "--listen", "iscsi://127.0.0.1:0", "--api", &api]);
     let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api, "-o", "json"], words].concat());
     let more = ctl(&["listener", "add", "iscsi://127.0.0.1:0"]);
     let more = more.exits(0).json();

@@ -1,9 +1,11 @@
 //! Access states (ALUA): how the target serves the disk over this path.
 //!
 //! A part of `session`. It reads the target port groups when the session has connected, after the
-//! unit attention ASYMMETRIC ACCESS STATE CHANGED, after a command that a state has refused, and
-//! with each keep-alive while the state changes. The state goes to the pool of the disk, and is
-//! reported as [`PathEvent::Access`]. A target that reports no access states (TPGS 00b) is not asked.
+//! unit attention ASYMMETRIC ACCESS STATE CHANGED, after a command that a state has refused, and at
+//! each tick while the state refuses commands: such a path gets no request whose answer could tell.
+//! The state goes to the pool of the disk, and is reported as [`PathEvent::Access`]. A target that
+//! reports no access states (TPGS 00b) is not asked.
+//!
 //! Source: SPC-4, "Target port group access states", "REPORT TARGET PORT GROUPS command".
 
 use fabrix_proto::iscsi::initiator::{TaskOutcome, Transfer};
@@ -34,9 +36,9 @@ pub(super) struct PortGroup {
 }
 
 impl PortGroup {
-    /// Whether the state changes now.
-    pub(super) fn is_changing(&self) -> bool {
-        self.state == Some(AccessState::Transitioning)
+    /// Whether the state refuses commands, as far as it is known.
+    pub(super) fn refuses(&self) -> bool {
+        self.state.is_some_and(|state| state.refusal().is_some())
     }
 
     /// The connection is lost, and an answer with it.
@@ -72,7 +74,7 @@ impl<L: IscsiLink> Session<L> {
     }
 
     /// Asks for the target port groups, unless they are asked for already. Without a slot or memory
-    /// the next answer of the target lets them be read.
+    /// the next refused command lets them be read.
     pub(super) fn read_states(&mut self, shard: &mut Shard) {
         let group = &self.protocol.port_group;
         if group.id.is_none() || group.is_reading || self.reconnection.state != State::Connected {

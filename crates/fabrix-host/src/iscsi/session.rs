@@ -158,11 +158,10 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
         if is_sent {
             session.keep_alive_sent(shard);
         }
+        if session.protocol.port_group.refuses() && !session.quiescing {
+            session.read_states(shard);
+        }
         if is_due && !session.quiescing {
-            // The state ends its change by itself, and the disk announces that to a command only.
-            if session.protocol.port_group.is_changing() {
-                session.read_states(shard);
-            }
             session.poll(shard);
             shard.flush_later(session.reconnection.task);
         }

@@ -188,8 +188,8 @@ impl<L: IscsiLink> Session<L> {
     }
 
     /// Whether the pool has to send a request on another path: the access state of this one has
-    /// refused its command. Earlier commands of the request may have been executed: the pool repeats
-    /// them too, unless the request is a compare-and-write.
+    /// refused its command. Earlier commands of the request may have been executed: the pool
+    /// repeats them too, unless the request is a compare-and-write.
     fn is_refused_here(
         &self,
         request: &Request,

@@ -140,6 +140,29 @@ fn requests_take_the_path_with_the_best_state_and_go_to_another_one_when_it_refu
 }
 
 #[test]
+fn a_state_that_refuses_is_read_again_without_keep_alives_too() {
+    let place = Place::world();
+    let portal = Portal::new(&place);
+    let (options, reported) = watched(&place);
+    let options = Options {
+        keep_alive: Duration::ZERO,
+        ..options
+    };
+    let mut rig = Rig::in_world(&place, &unit(&portal, &options));
+    assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
+    portal.unit.serves(UNAVAILABLE);
+    assert_eq!(rig.write(0, &[2; 512]), Status::NotReady);
+    rig.until("it refuses", |_| {
+        last(&reported, &portal) == Some(Access::Inaccessible)
+    });
+    portal.unit.serves(OPTIMIZED);
+    rig.until("it is optimized again", |_| {
+        last(&reported, &portal) == Some(Access::Optimized)
+    });
+    assert_eq!(rig.write(0, &[3; 512]), Status::Ok);
+}
+
+#[test]
 fn requests_wait_while_no_path_serves() {
     let place = Place::world();
     let [one, other] = [(); 2].map(|()| Portal::new(&place));

@@ -33,7 +33,7 @@ share() {
     fast=$(($(received 1) - fast)) slow=$(($(received 2) - slow))
     wait $bench || fail "$1: the bench ended with $?: $(cat /tmp/bench.err)"
     share=$((100 * fast / (fast + slow)))
-    echo "policy $1: $share % of the reads over the path of 10 ms, the others over that of 50 ms"
+    echo "figure: policy $1: $share % of the reads over the path of 10 ms, the others over that of 50 ms"
 }
 
 share round-robin:1

@@ -118,7 +118,7 @@ measure() {
     not grep -q 'err= *[1-9]' /tmp/load.out || fail "$1: fio: $(cat /tmp/load.out)"
     for host in kernel our; do
         for way in read write; do
-            echo "failover: $1: $host $way: $(waited /tmp/$host-${way}_lat.log) ms"
+            echo "figure: $1: $host $way: $(waited /tmp/$host-${way}_lat.log) ms"
         done
     done
 }

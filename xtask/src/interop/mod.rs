@@ -246,13 +246,17 @@ fn strip(built: &Path, to: PathBuf) -> Result<PathBuf, String> {
     Ok(to)
 }
 
+/// How a line begins that is shown when its script passes, too.
+const FIGURE: &str = "figure: ";
+
 fn print(script: &Script, outcome: &Outcome) {
     let time = outcome.time.as_secs_f64();
     match &outcome.failure {
         None => {
             println!("pass  {:6.1} s  {}", time, script.name);
             let said = outcome.output.iter();
-            for line in said.filter(|_| script.counts_instructions) {
+            let is_shown = |line: &&String| script.counts_instructions || line.starts_with(FIGURE);
+            for line in said.filter(is_shown) {
                 println!("    {line}");
             }
         }

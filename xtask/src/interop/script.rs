@@ -26,7 +26,8 @@
 //! prints `@@outside kill` has the process that serves the disk killed with -9 and another one
 //! started; after `@@outside grow BYTES` the disk's file has that length. `clock: instructions`:
 //! the machine has one processor, and its clock counts instructions, one in a nanosecond, whatever
-//! else the real one does. What such a script prints is shown when it passes, too.
+//! else the real one does. What such a script prints is shown when it passes, too, and so is each
+//! line of any script that begins with `figure: `.
 
 use std::fs;
 use std::path::{Path, PathBuf};

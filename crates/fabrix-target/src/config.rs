@@ -186,7 +186,7 @@ pub enum TargetError {
     /// The catalog is invalid: a sentence that says why. Nothing has changed.
     Refused(String),
     /// The target cannot listen on an address. Nothing has changed.
-    Listen(SocketAddr, io::Error),
+    Listen(Listen, io::Error),
     /// The state of an ANA group is set, but commands that came before it are still at a disk.
     NotDrained,
     /// A shard has stopped. Nothing has changed.
@@ -196,27 +196,33 @@ pub enum TargetError {
     Late,
 }
 
+/// Why the target cannot listen on an address. A port of RDMA is another one than that of TCP.
+fn not_listening(f: &mut fmt::Formatter<'_>, listen: &Listen, error: &io::Error) -> fmt::Result {
+    let address = listen.portal.address;
+    let place = match listen.protocol.is_rdma() {
+        true => format!("{address} over RDMA"),
+        false => address.to_string(),
+    };
+    match error.kind() {
+        io::ErrorKind::AddrInUse => write!(
+            f,
+            "{place} is in use by another program; choose another port with --listen"
+        ),
+        io::ErrorKind::PermissionDenied => write!(
+            f,
+            "no permission to listen on {place}; ports below 1024 need a privilege"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            write!(f, "{address} is not an address of this machine")
+        }
+        _ => write!(f, "cannot listen on {place}: {error}"),
+    }
+}
+
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Listen(address, error) => match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    write!(
-                        f,
-                        "{address} is in use by another program; choose another port with --listen"
-                    )
-                }
-                io::ErrorKind::PermissionDenied => {
-                    write!(
-                        f,
-                        "no permission to listen on {address}; ports below 1024 need a privilege"
-                    )
-                }
-                io::ErrorKind::AddrNotAvailable => {
-                    write!(f, "{address} is not an address of this machine")
-                }
-                _ => write!(f, "cannot listen on {address}: {error}"),
-            },
+            Self::Listen(listen, error) => not_listening(f, listen, error),
             Self::Refused(sentence) => f.write_str(sentence),
             Self::NotDrained => f.write_str(
                 "the state is set, but a disk has not ended the commands that came before: another target must not \

@@ -183,7 +183,7 @@ fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), Targ
         Protocol::NvmeRdma => RdmaPort::open(shard, at, nvme::rdma::RULES, shared),
         Protocol::Iser => RdmaPort::open(shard, at, iscsi::rdma::RULES, shared),
     })?
-    .map_err(|error| TargetError::Listen(at.portal.address, error))
+    .map_err(|error| TargetError::Listen(at, error))
 }
 
 /// Time in which a port in use is tried again, and the delay between attempts.

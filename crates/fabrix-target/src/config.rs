@@ -95,12 +95,13 @@ impl Listen {
         Self { protocol, portal }
     }
 
-    /// The name of the listener in states of ANA groups.
+    /// The name of the listener in states of ANA groups. iSCSI over TCP and over RDMA at one
+    /// address are one portal group, so they have one state, under the name of TCP.
     #[must_use]
     pub const fn ana_listener(&self) -> AnaListener {
-        let transport = match self.protocol.is_rdma() {
-            true => Transport::Rdma,
-            false => Transport::Tcp,
+        let transport = match self.protocol {
+            Protocol::NvmeRdma => Transport::Rdma,
+            Protocol::NvmeTcp | Protocol::Iscsi | Protocol::Iser => Transport::Tcp,
         };
         (transport, self.portal.address)
     }

@@ -1,15 +1,17 @@
-//! Target ports: every iSCSI target has one for each listener.
+//! Target ports: every iSCSI target has one for each address that it listens on.
 //!
-//! A listener is a portal group of its own, because ANA groups have a state at each listener. Its
-//! number is the target portal group tag, and the identifier of the target port group (ALUA). A
-//! listener keeps its number after it was closed, because sessions that came there go on.
+//! An address is a portal group of its own, because ANA groups have a state at each. TCP and RDMA
+//! at one address are one portal group: initiators discover over TCP what they use over RDMA, and
+//! open-iscsi refuses a login that tells another tag than the discovery. The group's number is the
+//! target portal group tag, and the identifier of the target port group (ALUA). An address keeps
+//! its number after it was closed, because sessions that came there go on.
 
 use fabrix_proto::nvme::ana::AnaListener;
 use fabrix_proto::scsi::pages::TargetPort;
 
 use crate::Listen;
 
-/// The listeners by number, the first one with number 1.
+/// The addresses by number, the first one with number 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortalGroups(Vec<AnaListener>);
 
@@ -23,7 +25,10 @@ impl PortalGroups {
         let ours = listens.iter().filter(|listen| !listen.protocol.is_nvme());
         let ours: Vec<_> = ours.map(Listen::ana_listener).collect();
         let mut next = self.clone();
-        for new in ours.iter().filter(|it| !self.0.contains(it)) {
+        for new in &ours {
+            if next.0.contains(new) {
+                continue;
+            }
             if next.0.len() < LISTENERS_MAX {
                 next.0.push(*new);
                 continue;
@@ -87,6 +92,20 @@ mod tests {
         assert_eq!(groups.next(&[listen(1)]).expect("room"), groups);
         let ids: Vec<_> = groups.ports(7).iter().map(|port| port.id).collect();
         assert_eq!(ids, [7, 1031, 2055]);
+    }
+
+    #[test]
+    fn tcp_and_rdma_at_one_address_are_one_portal_group() {
+        let tcp = [listen(1), listen(2)];
+        let rdma = tcp.map(|it| Listen::iser(it.portal.address));
+        let groups = PortalGroups::default();
+        let groups = groups
+            .next(&[rdma[1], tcp[0], tcp[1], rdma[0]])
+            .expect("room");
+        let numbers = |of: [Listen; 2]| of.map(|it| groups.number(&it));
+        assert_eq!(numbers(tcp), [Some(2), Some(1)]);
+        assert_eq!(numbers(rdma), numbers(tcp));
+        assert_eq!(groups.ports(1).len(), 2);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! a connection begins or ends, and never for an I/O.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -156,6 +157,22 @@ struct Inner {
     most: usize,
 }
 
+impl Inner {
+    /// A free id of a range, the one after the last that was given away if possible.
+    fn free_id(&mut self, ids: &RangeInclusive<u16>) -> Option<u16> {
+        let (least, most) = (*ids.start(), *ids.end());
+        let from = if ids.contains(&self.next) {
+            self.next
+        } else {
+            least
+        };
+        let mut in_turn = (from..=most).chain(least..from);
+        let id = in_turn.find(|id| !self.controllers.contains_key(id))?;
+        self.next = id.saturating_add(1);
+        Some(id)
+    }
+}
+
 /// An I/O connection that has ended.
 struct Ending {
     of: Instance,
@@ -236,24 +253,19 @@ impl Registry {
         self.lock().controllers.len()
     }
 
-    /// Adds a controller for `host`, with up to `most_queues` I/O queues. None: the target has as
-    /// many controllers as allowed.
+    /// Adds a controller for `host` with an id of `ids`, with up to `most_queues` I/O queues. None:
+    /// the target has as many controllers as allowed, or no id is left.
     pub(crate) fn admit(
         &self,
-        host: HostName,
-        subsystem: &str,
-        most_queues: u16,
+        (host, subsystem): (HostName, &str),
+        (ids, most_queues): (&RangeInclusive<u16>, u16),
         admin: ConnectionAddress,
     ) -> Option<(u16, Arc<Traffic>)> {
         let mut inner = self.lock();
         if inner.controllers.len() >= inner.most {
             return None;
         }
-        let mut id = inner.next;
-        while inner.controllers.contains_key(&id) {
-            id = if id >= LAST_CONTROLLER_ID { 1 } else { id + 1 };
-        }
-        inner.next = if id >= LAST_CONTROLLER_ID { 1 } else { id + 1 };
+        let id = inner.free_id(ids)?;
         let traffic = Arc::<Traffic>::default();
         let association = Association {
             host,

@@ -657,11 +657,20 @@ fn place(spec: &Spec) -> String {
 }
 
 /// Whether the disk or a member of it is memory of this process.
-fn is_in_memory(spec: &Spec) -> bool {
+pub(crate) fn is_in_memory(spec: &Spec) -> bool {
     match &spec.disk {
         Disk::Ram { .. } | Disk::Null { .. } => true,
         Disk::Raid0 { members, .. } => members.iter().any(is_in_memory),
         Disk::File { .. } | Disk::Remote(_) | Disk::Multipath { .. } => false,
+    }
+}
+
+/// Whether the disk or a member of it is remote.
+pub(crate) fn is_far(spec: &Spec) -> bool {
+    match &spec.disk {
+        Disk::Remote(_) | Disk::Multipath { .. } => true,
+        Disk::Raid0 { members, .. } => members.iter().any(is_far),
+        Disk::Ram { .. } | Disk::Null { .. } | Disk::File { .. } => false,
     }
 }
 

@@ -6,7 +6,7 @@
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: rxe_reg_user_mr: returned err = -12
 # log: rxe_mr_init_user: Unable to pin memory region err = -12
 net="fabrix bench net"

@@ -5,7 +5,7 @@
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: block nbd0: shutting down sockets
 rdma_up
 ADDRESS=$RDMA

@@ -6,7 +6,7 @@
 # seconds: 900
 # clock: instructions
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: Unable to (load target_core|request_module)|isert: |MODE SENSE: unimplemented page|Power-on or device reset occurred
 rdma_up
 

@@ -5,7 +5,7 @@
 # tools: ip rdma cmp libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
 # seconds: 300
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: block nbd0: shutting down sockets
 # log: Unable to (load target_core|request_module for ib_isert|locate Target (IQN|Portal Group))|iSCSI Login negotiation failed
 # log: Security negotiation failed|NON_EXISTENT_LUN|Initiator is not allowed|Proposer.s value list

@@ -4,7 +4,7 @@
 # tools: ip rdma tgtd tgtadm libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so
 # seconds: 180
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 STGT_IQN=iqn.2026-01.org.example:stgt
 uri=iser://$RDMA/$STGT_IQN
 rdma_up

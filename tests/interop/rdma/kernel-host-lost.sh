@@ -5,7 +5,7 @@
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: nvme nvme[0-9]+: .*
 # log: no (usable path - requeuing|available path - failing) I/O|callbacks suppressed
 # log: (Buffer )?I/O error, dev nvme.*

@@ -5,7 +5,7 @@
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: (iser|iscsi): .*|connection[0-9]+:0: .*|session[0-9]+: .*
 # log: sd [0-9:]+: (Power-on or device reset occurred|\[sd[a-z]\] (tag|FAILED|Sense|Add\.|CDB))
 # log: (Buffer )?I/O error, dev sd.*|connect to .* failed

@@ -7,7 +7,7 @@
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: Power-on or device reset occurred
 rdma_up
 PORTAL=$RDMA:3260

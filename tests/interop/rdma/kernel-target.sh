@@ -6,7 +6,7 @@
 # kernel: own newer
 # seconds: 300
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 # log: nvmet: connect request for invalid subsystem
 rdma_up
 ADDRESS=$RDMA

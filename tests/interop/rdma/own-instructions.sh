@@ -5,7 +5,7 @@
 # seconds: 900
 # clock: instructions
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 rdma_up
 ADDRESS=$RDMA
 TRANSPORT=rdma

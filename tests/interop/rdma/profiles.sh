@@ -6,7 +6,7 @@
 # kernel: own newer
 # seconds: 600
 # log: speed is unknown
-# log: rxe0: .*non-flush error
+# log: rxe0: .*non-flush error|do_complete: [0-9]+ callbacks suppressed
 rdma_up
 
 # profile WORD...: `fabrix bench` with these words; every I/O of every run went well. Its JSON is in /tmp/profile.json.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_block::Device;
 use fabrix_proto::iscsi::login;
@@ -43,6 +44,10 @@ pub struct Gateways {
     /// CNTLIDs of this target's controllers. Several gateways to one subsystem have ranges without
     /// a common id.
     pub controller_ids: RangeInclusive<u16>,
+    /// Longest time for which a disk of this target may repeat a request whose connection has
+    /// ended. Hosts are told of it (CQT), because another gateway cannot hold newer requests back
+    /// meanwhile. Zero without other gateways.
+    pub repeats: Duration,
     /// NVMe addresses at which other gateways serve the subsystems of this target.
     pub others: Vec<Listen>,
     /// NVMe discovery services of other targets.
@@ -54,6 +59,7 @@ impl Default for Gateways {
     fn default() -> Self {
         Self {
             controller_ids: 1..=CNTLID_MAX,
+            repeats: Duration::ZERO,
             others: Vec::new(),
             referrals: Vec::new(),
         }

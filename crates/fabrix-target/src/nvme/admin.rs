@@ -25,11 +25,11 @@ use fabrix_transport::{Incoming, Outgoing};
 
 use super::context::Queue;
 use super::io::knows_another;
+use crate::Limits;
 use crate::catalog::known::{KnownDisks, OTHER_DISK};
 use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
-use crate::{Deadlines, Limits};
 use resets::PendingReset;
 
 /// The next step for the rest of the controller, after an admin command.
@@ -86,12 +86,14 @@ pub(crate) const fn io_limits(most: &Limits) -> IoLimits {
 
 /// The limits of a controller.
 ///
-/// CQT is the time that disks have to end the requests of a connection that has ended. It begins
-/// when the shards of the I/O queues hear of the end of the association, less than a millisecond
-/// later. From then on they begin no request of the association. Requests that a disk has not ended
-/// in this time are behind a barrier: the disk gets no newer request before it has ended them.
+/// CQT is `quiet`, the time that disks have to end the requests of a connection that has ended. It
+/// begins when the shards of the I/O queues hear of the end of the association, less than a
+/// millisecond later. From then on they begin no request of the association. Requests that a disk
+/// has not ended in this time are behind a barrier: the disk gets no newer request before it has
+/// ended them. With other gateways, which know nothing of the barrier, `quiet` contains the time in
+/// which a disk may still repeat a request ([`Gateways::repeats`](crate::Gateways::repeats)).
 pub(crate) fn controller_limits(
-    (most, deadlines): (&Limits, &Deadlines),
+    (most, quiet): (&Limits, Duration),
     transport: Transport,
     in_capsule_bytes: u32,
 ) -> ControllerLimits {
@@ -99,7 +101,7 @@ pub(crate) fn controller_limits(
         io: io_limits(most),
         transport,
         in_capsule_bytes,
-        quiesce_ms: u16::try_from(deadlines.quiet.as_millis()).unwrap_or(u16::MAX),
+        quiesce_ms: u16::try_from(quiet.as_millis()).unwrap_or(u16::MAX),
     }
 }
 

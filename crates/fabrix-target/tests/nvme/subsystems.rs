@@ -1,6 +1,8 @@
 //! Several subsystems in one target. Each host sees its own disks, and gets no notice of changes
 //! that do not concern it.
 
+use std::time::Duration;
+
 use fabrix_proto::nvme::fabrics::Connect;
 use fabrix_proto::nvme::identify::Cns;
 use fabrix_proto::nvme::log_page::LogId;
@@ -22,6 +24,7 @@ on_both_engines!(
     a_change_of_one_subsystem_disturbs_no_other,
     a_disk_in_two_subsystems_is_one_disk,
     what_hosts_have_read_once_cannot_change,
+    controllers_have_ids_of_the_gateways_range_while_there_are_any,
 );
 
 const OTHER_NQN: &str = "nqn.2026-01.example:fabrix-target-tests-other";
@@ -229,4 +232,21 @@ fn what_hosts_have_read_once_cannot_change(engine: Engine) {
     );
     let (mut one, _io) = queues(&stage, ONE, NQN);
     assert_eq!(blocks(&mut one), 2048, "nothing has changed");
+}
+
+fn controllers_have_ids_of_the_gateways_range_while_there_are_any(engine: Engine) {
+    let stage = Stage::new(engine);
+    change(&stage, |catalog| {
+        catalog.gateways.controller_ids = 1000..=1001;
+        catalog.gateways.repeats = Duration::from_secs(40);
+    });
+    let mut first = stage.admin();
+    let second = stage.admin();
+    assert_eq!([first.controller, second.controller], [1000, 1001]);
+    let mut third = dial(&stage);
+    let refused = third.connect(&wish());
+    assert_eq!(refused.status, Status::CONNECT_CONTROLLER_BUSY);
+    let identify = page(&mut first, Cns::CONTROLLER, 0);
+    let quiesce_ms = u16::from_le_bytes([identify[386], identify[387]]);
+    assert!(quiesce_ms > 40_000, "{quiesce_ms}");
 }

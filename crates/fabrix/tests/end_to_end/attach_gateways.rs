@@ -52,6 +52,8 @@ fn a_disk_behind_two_gateways_has_two_paths_and_discovery_at_each_lists_both() {
             "nqn.2026-01.io.fabrix:both",
             "--gateway",
             &there,
+            "--fast-io-fail-tmo",
+            "30s",
         ];
         Serve::start_again_on(&[&words[..], &ids[..]].concat(), &here)
     };
@@ -107,6 +109,23 @@ fn what_is_said_of_other_gateways_and_cannot_be_is_refused() {
         fabrix(&[&["serve", "ram:1M", "--listen", ours], &words[..]].concat())
             .exits(2)
             .says(&[words[0], said]);
+    }
+    let far = "nvme+tcp://127.0.0.1:9/nqn.2026-01.io.fabrix:far/1";
+    for (words, said) in [
+        (&["disk"][..], "the same at each gateway"),
+        (
+            &["ram:1M", "-n", "nqn.2026-01.io.fabrix:both"],
+            "memory of this process",
+        ),
+        (
+            &[far, "-n", "nqn.2026-01.io.fabrix:both"],
+            "--fast-io-fail-tmo 30s",
+        ),
+    ] {
+        let gateway = ["--listen", ours, "--gateway", "nvme+tcp://192.0.2.1"];
+        fabrix(&[&["serve"], words, &gateway].concat())
+            .exits(2)
+            .says(&[said]);
     }
     fabrix(&["serve", "ram:1M", "--cntlid-min", "9", "--cntlid-max", "8"])
         .exits(2)

@@ -14,7 +14,6 @@ use fabrix_proto::{Claim, Nanos, Settled, Slot};
 use fabrix_rt::Shard;
 
 use super::{Connection, Nvme, Role};
-use crate::Notice;
 use crate::catalog::{Snapshot, States};
 use crate::catch_up;
 use crate::disk::{Member, Role as MemberRole};
@@ -24,6 +23,7 @@ use crate::nvme::admin::{Admin, controller_limits, io_limits};
 use crate::nvme::context::Queue;
 use crate::nvme::io::{IoQueue, Owner};
 use crate::registry::{ConnectionAddress, HostName, JoinError};
+use crate::{Gateways, Notice};
 
 impl<Q: Queue> Connection<Q, Nvme> {
     /// Handles a command of an unauthenticated peer: only Connect is allowed.
@@ -199,7 +199,8 @@ impl<Q: Queue> Connection<Q, Nvme> {
         let view = self.view(&connect, &catalog)?;
         let states = catalog.states(&view);
         let controller = if connect.is_admin() {
-            self.become_admin(shard, &connect, view, states)?
+            let gateways = &catalog.desired.gateways;
+            self.become_admin(shard, &connect, view, (states, gateways))?
         } else {
             self.become_io(&connect, view, states)?
         };
@@ -233,7 +234,7 @@ impl<Q: Queue> Connection<Q, Nvme> {
         shard: &Shard,
         connect: &Connect,
         view: Authorized,
-        states: States,
+        (states, gateways): (States, &Gateways),
     ) -> Result<u16, ConnectRefusal> {
         let shared = &self.local.shared;
         let most = &shared.catalog.limits;
@@ -243,20 +244,22 @@ impl<Q: Queue> Connection<Q, Nvme> {
             most.max_io_queues
         };
         let member = self.member(connect, MemberRole::Controller);
-        let (host, subsystem) = (host_name(connect), connect.subsystem.as_str());
+        let named = (host_name(connect), connect.subsystem.as_str());
         let place = member.place.clone();
-        let (controller, traffic) = shared
-            .registry
-            .admit(host, subsystem, most_queues, place)
-            .ok_or(ConnectRefusal::status(
-                Status::CONNECT_CONTROLLER_BUSY,
-                "there are as many controllers as allowed",
-            ))?;
+        let ids = (&gateways.controller_ids, most_queues);
+        let (controller, traffic) =
+            shared
+                .registry
+                .admit(named, ids, place)
+                .ok_or(ConnectRefusal::status(
+                    Status::CONNECT_CONTROLLER_BUSY,
+                    "there are as many controllers as allowed",
+                ))?;
         let disk_views = (member, states);
         let now = Nanos(shard.now().0);
         let nvme = &self.protocol;
         let limits = controller_limits(
-            (most, &shared.deadlines),
+            (most, shared.deadlines.quiet + gateways.repeats),
             nvme.transport,
             nvme.in_capsule_bytes,
         );

@@ -1,7 +1,7 @@
 //! Access states (ALUA) of a session's logical units: commands that a state refuses, and the wait
 //! for those that came before. A part of `session`.
 //!
-//! The states are those of ANA groups at the listener by which the session came.
+//! The states are those of ANA groups at the address by which the session came.
 //! Source: SPC-4, "Target port group access states".
 
 use fabrix_proto::nvme::ana::AnaState;

@@ -1,5 +1,8 @@
 # What the scripts share. Runs in the guest, in dash, under `set -eu`; nothing here knows a single script.
 
+# Where measurements leave their results.
+WORK=${WORK:-/tmp}
+
 NQN=nqn.2026-01.io.fabrix:disks
 ADDRESS=127.0.0.1
 PORT=4420
@@ -297,9 +300,9 @@ session_is() {
 
 # measured URI WORD...: a verified `fabrix bench` of the disk; it must have checked blocks, and none may be wrong.
 measured() {
-    fabrix bench "$@" --verify --allow-write -o json >/tmp/bench.json 2>/tmp/bench.err ||
-        fail "\`fabrix bench $*\` ended with $?: $(cat /tmp/bench.err)"
-    verified /tmp/bench.json
+    fabrix bench "$@" --verify --allow-write -o json >$WORK/bench.json 2>$WORK/bench.err ||
+        fail "\`fabrix bench $*\` ended with $?: $(cat $WORK/bench.err)"
+    verified $WORK/bench.json
 }
 
 # measured_through_gateway URI WORD...: our target exports the disk over NVMe/TCP, and `measured` runs with these words there.
@@ -315,37 +318,37 @@ measured_through_gateway() {
 
 # bench_begins URI WORD...: `fabrix bench` writes and verifies random blocks meanwhile. Its process is $bench.
 bench_begins() {
-    fabrix bench "$@" --rw randrw --size 16M --verify --allow-write -o json >/tmp/bench.json 2>/tmp/bench.err &
+    fabrix bench "$@" --rw randrw --size 16M --verify --allow-write -o json >$WORK/bench.json 2>$WORK/bench.err &
     bench=$!
 }
 
 bench_goes_on() {
-    kill -0 $bench || fail "the bench has ended: $(cat /tmp/bench.err)"
+    kill -0 $bench || fail "the bench has ended: $(cat $WORK/bench.err)"
 }
 
 # bench_comes_back TIMES: until the bench has connected again so often, or more often.
 bench_comes_back() {
     tries=600
-    until [ "$(grep -c 'connected again' /tmp/bench.err)" -ge "$1" ]; do
+    until [ "$(grep -c 'connected again' $WORK/bench.err)" -ge "$1" ]; do
         tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "the bench has not connected again: $(cat /tmp/bench.err /tmp/serve.err)"
+        [ $tries -gt 0 ] || fail "the bench has not connected again: $(cat $WORK/bench.err /tmp/serve.err)"
         sleep 0.1
     done
 }
 
 # bench_ends TIMES: the time of the bench ends. All blocks were right, and it has connected again so often.
 bench_ends() {
-    wait $bench || fail "the bench ended with $?: $(cat /tmp/bench.err)"
-    verified /tmp/bench.json
-    is "how often it came back" "$(grep -c 'connected again' /tmp/bench.err)" "$1"
+    wait $bench || fail "the bench ended with $?: $(cat $WORK/bench.err)"
+    verified $WORK/bench.json
+    is "how often it came back" "$(grep -c 'connected again' $WORK/bench.err)" "$1"
 }
 
 # Ends the bench before its time is over. All blocks were right until then.
 bench_is_interrupted() {
     kill -INT $bench
-    wait $bench || contains "the bench" "$(cat /tmp/bench.err)" "interrupted: what was measured until then is shown"
-    is "errors of the bench" "$(number errors /tmp/bench.json)" 0
-    [ "$(number blocks_checked /tmp/bench.json)" -gt 0 ] || fail "no block was checked"
+    wait $bench || contains "the bench" "$(cat $WORK/bench.err)" "interrupted: what was measured until then is shown"
+    is "errors of the bench" "$(number errors $WORK/bench.json)" 0
+    [ "$(number blocks_checked $WORK/bench.json)" -gt 0 ] || fail "no block was checked"
 }
 
 # not_opened URI PART...: a bench of the disk ends with 3, and its sentence has these parts.

@@ -6,7 +6,7 @@
 
 use crate::process::{cargo, cargo_name, command, lines_of, run, works};
 use crate::summary::{Counts, Stop, Summary, Tally};
-use crate::{conformance, count, deps, fuzz, interop, no_os, pages, sim, tidy};
+use crate::{ceph, conformance, count, deps, fuzz, interop, no_os, pages, sim, tidy};
 use std::io::IsTerminal;
 use std::process::Stdio;
 use std::sync::mpsc::RecvTimeoutError;
@@ -18,7 +18,7 @@ const TESTS_SECONDS_MAX: &str = "660";
 /// A name, and what runs; true: at length.
 type Step = (&'static str, fn(bool) -> Result<Counts, Stop>);
 
-const TEST: [Step; 12] = [
+const TEST: [Step; 13] = [
     ("fmt", |_| fmt()),
     ("tidy", |_| held(tidy::check())),
     ("deps", |_| held(deps::check())),
@@ -30,6 +30,7 @@ const TEST: [Step; 12] = [
     ("tests", |_| tests(&["--workspace"])),
     ("sim", |_| sim::run(&sim::Options::of_test())),
     ("conformance", |_| conformance::run()),
+    ("ceph", |whole| ceph::run(&ceph::Options::of_test(whole))),
     ("pages", |_| pages::run(&pages::Options::default())),
     ("interop", |whole| {
         interop::run(&interop::Options::of_test(whole))

@@ -4,6 +4,7 @@
 //! programs built from here. It depends on none of our crates, and no crate depends on it: it
 //! judges them from outside.
 
+mod ceph;
 mod ci;
 mod conformance;
 mod count;
@@ -52,6 +53,8 @@ enum Task {
     Perf(perf::Options),
     /// libiscsi's test suite against our iSCSI target
     Conformance,
+    /// A real cluster of Ceph on loopback, and our disks at its images
+    Ceph(ceph::Options),
     /// Real peers in emulated machines: Linux's host and target against ours
     Interop(interop::Options),
     /// Reports in a browser: what a reader would stumble over
@@ -88,6 +91,7 @@ fn run(task: Task) -> Result<bool, String> {
         Task::Count { record: false } => told(count::check()).map(|_| true),
         Task::Perf(options) => perf::run(&options).map(holds),
         Task::Conformance => suite(conformance::run()),
+        Task::Ceph(options) => suite(ceph::run(&options)),
         Task::Interop(options) => suite(interop::run(&options)),
         Task::Pages(options) => suite(pages::run(&options)),
         Task::Fuzz(options) => suite(fuzz::run(&options)),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
+use crate::{Attributes, Channel, Device, Geometry, Identity, OpenError, Run, Watching};
 
 /// A disk in front of another disk. Every method that a filter does not define is forwarded.
 pub(crate) trait Filter: Send + Sync {
@@ -79,6 +79,14 @@ impl<F: Filter> Device for F {
 
     fn notes(&self) -> &[String] {
         self.inner().notes()
+    }
+
+    fn attributes(&self) -> Option<Arc<dyn Attributes>> {
+        self.inner().attributes()
+    }
+
+    fn watch(&self, changed: Box<dyn Fn() + Send + Sync>) -> Option<Watching> {
+        self.inner().watch(changed)
     }
 
     fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {

@@ -28,7 +28,7 @@ pub mod ram;
 mod slots;
 pub mod spec;
 mod status;
-mod task;
+pub mod task;
 #[cfg(test)]
 mod testing;
 
@@ -39,6 +39,7 @@ pub use local::{apply_common_options, open_local, open_local_as};
 pub use spec::Spec;
 pub use status::{Failed, OpenError, OpenErrorKind, Status};
 
+use std::any::Any;
 use std::sync::Arc;
 
 use fabrix_rt::{Buf, Loan, Registered, Shard, Token};
@@ -89,6 +90,20 @@ pub trait Device: Send + Sync {
         &[]
     }
 
+    /// Small texts that are stored with the disk and move with it. None: the disk has none. They
+    /// are the same for the disk in every size, and keep it open.
+    fn attributes(&self) -> Option<Arc<dyn Attributes>> {
+        None
+    }
+
+    /// Calls a function whenever the size of the disk may have changed from outside, as long as the
+    /// returned value exists. The function may run on any thread. It must not wait, and must not
+    /// use the disk. None: the disk does not tell.
+    fn watch(&self, changed: Box<dyn Fn() + Send + Sync>) -> Option<Watching> {
+        let _ = changed;
+        None
+    }
+
     /// The same disk with another size. With `bytes`, the disk is first resized to that many bytes;
     /// with None, the current size of the underlying file or device is read. This `Device` keeps
     /// its geometry. Both may be in use at the same time: they share identity, lock and state.
@@ -105,6 +120,31 @@ pub trait Device: Send + Sync {
             self.identity().name
         );
         Err(OpenError::new(OpenErrorKind::Unsupported, sentence))
+    }
+}
+
+/// Small texts that are stored with a disk. The calls wait for the medium.
+pub trait Attributes: Send + Sync {
+    /// The text under a key. None: there is none.
+    ///
+    /// # Errors
+    /// A sentence: the medium does not give it.
+    fn read(&self, key: &str) -> Result<Option<String>, String>;
+
+    /// Stores a text under a key, as a whole or not at all. It is on the medium when this returns.
+    ///
+    /// # Errors
+    /// A sentence: the medium does not take it.
+    fn write(&self, key: &str, text: &str) -> Result<(), String>;
+}
+
+/// Keeps a function called that hears of changes of a disk: see [`Device::watch`].
+pub struct Watching(#[expect(dead_code, reason = "it is only kept")] Box<dyn Any + Send + Sync>);
+
+impl Watching {
+    /// Ends what it holds when it is dropped.
+    pub fn new(watch: impl Send + Sync + 'static) -> Self {
+        Self(Box::new(watch))
     }
 }
 

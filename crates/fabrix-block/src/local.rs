@@ -90,7 +90,7 @@ fn open_seeded(spec: &Spec, seed: Option<&str>) -> Result<Arc<dyn Device>, OpenE
                 identity(spec, seed, "Fabrix RAID0 array"),
             )?
         }
-        Disk::Remote(_) | Disk::Multipath { .. } => {
+        Disk::Rbd(_) | Disk::Remote(_) | Disk::Multipath { .. } => {
             let sentence = format!("{spec}: a remote disk cannot be opened as one of this machine");
             return Err(OpenError::new(OpenErrorKind::Usage, sentence));
         }

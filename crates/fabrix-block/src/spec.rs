@@ -4,7 +4,7 @@
 //! file exists. Remote addresses stay opaque: only the protocol's code understands them.
 //!
 //! Grammar: `ram:1G`, `null:1T`, `/path`, the name of an existing file, `file:PATH`,
-//! `raid0:chunk=256k,(A,B)`, `multipath:(URI,URI),policy=P`, `SCHEME://HOST[:PORT][/NAME[/ID]]`,
+//! `rbd:POOL[/NAMESPACE]/IMAGE[@SNAP]`, `raid0:chunk=256k,(A,B)`, `multipath:(URI,URI),policy=P`, `SCHEME://HOST[:PORT][/NAME[/ID]]`,
 //! `SCHEME://HOST,HOST/[NAME[/ID]]` for several paths,
 //! each followed by `,option` or `,option=value`. For iSCSI `USER%SECRET@` or `USER%@FILE@` may
 //! precede the host. In paths and values a backslash escapes `,` `(` `)` and itself. In the names
@@ -64,6 +64,8 @@ pub enum Disk {
         /// Members in order. At least two.
         members: Vec<Spec>,
     },
+    /// An image of Ceph.
+    Rbd(Rbd),
     /// A disk on another machine.
     Remote(Remote),
     /// A disk on another machine that several paths lead to.
@@ -75,6 +77,25 @@ pub enum Disk {
         /// When requests of a lost path are repeated. Opaque to this crate. None: the default.
         failover: Option<String>,
     },
+}
+
+/// An image of Ceph. Only the code of such disks understands its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rbd {
+    /// The pool.
+    pub pool: String,
+    /// Namespace of the pool. None: the one without a name.
+    pub namespace: Option<String>,
+    /// The image.
+    pub image: String,
+    /// Snapshot of the image. None: the image itself.
+    pub snapshot: Option<String>,
+    /// Ceph's user, without `client.`. None: the default.
+    pub user: Option<String>,
+    /// File of Ceph's configuration. None: the default.
+    pub conf: Option<String>,
+    /// File with the user's key. None: the default.
+    pub keyring: Option<String>,
 }
 
 /// Options of every disk.
@@ -279,6 +300,7 @@ impl Display for Spec {
                 }
                 f.write_str(")")?;
             }
+            Disk::Rbd(rbd) => rbd.fmt(f)?,
             Disk::Remote(remote) => remote.fmt(f)?,
             Disk::Multipath {
                 paths,
@@ -298,6 +320,29 @@ impl Display for Spec {
             }
         }
         self.common.fmt(f)
+    }
+}
+
+impl Display for Rbd {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "rbd:{}", Escaped(&self.pool))?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "/{}", Escaped(namespace))?;
+        }
+        write!(f, "/{}", Escaped(&self.image))?;
+        if let Some(snapshot) = &self.snapshot {
+            write!(f, "@{}", Escaped(snapshot))?;
+        }
+        for (key, value) in [
+            ("id", &self.user),
+            ("conf", &self.conf),
+            ("keyring", &self.keyring),
+        ] {
+            if let Some(value) = value {
+                write!(f, ",{key}={}", Escaped(value))?;
+            }
+        }
+        Ok(())
     }
 }
 

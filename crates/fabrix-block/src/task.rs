@@ -11,7 +11,7 @@ use fabrix_rt::{Completion, Loan, Remote, Shard, Task, TaskId, Token};
 use crate::{Channel, Request, Status, Submit};
 
 /// Executes the requests of one channel.
-pub(crate) trait ChannelTask: 'static {
+pub trait ChannelTask: 'static {
     /// See [`Channel::submit`].
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a>;
 
@@ -35,7 +35,7 @@ pub(crate) trait ChannelTask: 'static {
 }
 
 /// A channel's handle to its task. Dropping it tells the task that no more requests follow.
-pub(crate) struct TaskHandle<T: ChannelTask> {
+pub struct TaskHandle<T: ChannelTask> {
     task: Rc<RefCell<Running<T>>>,
     remote: Remote,
 }
@@ -52,7 +52,7 @@ struct Closing;
 
 impl<T: ChannelTask> TaskHandle<T> {
     /// Creates a task that knows its own id, and adds it to the shard.
-    pub(crate) fn new(shard: &mut Shard, make: impl FnOnce(TaskId) -> T) -> Self {
+    pub fn new(shard: &mut Shard, make: impl FnOnce(TaskId) -> T) -> Self {
         let id = shard.reserve();
         let (task, closing) = (make(id), false);
         let task = Rc::new(RefCell::new(Running { task, id, closing }));
@@ -64,7 +64,7 @@ impl<T: ChannelTask> TaskHandle<T> {
     /// Borrows the task. The borrow never conflicts: a front end submits outside of the task, and
     /// completions are delivered between turns.
     #[inline(always)]
-    pub(crate) fn task(&self) -> RefMut<'_, T> {
+    pub fn task(&self) -> RefMut<'_, T> {
         RefMut::map(self.task.borrow_mut(), |running| &mut running.task)
     }
 }
@@ -120,13 +120,13 @@ impl<T: ChannelTask> Task for Running<T> {
 }
 
 /// The token of a task's slot.
-pub(crate) const fn token(task: TaskId, slot: u32) -> Token {
+pub const fn token(task: TaskId, slot: u32) -> Token {
     Token { task, slot }
 }
 
 /// Completes a pending request.
 #[inline(always)]
-pub(crate) fn complete(shard: &mut Shard, caller: Token, status: Status, loan: Loan) {
+pub fn complete(shard: &mut Shard, caller: Token, status: Status, loan: Loan) {
     let result = status.to_result();
     shard.complete(caller, Completion { result, loan });
 }
@@ -134,7 +134,7 @@ pub(crate) fn complete(shard: &mut Shard, caller: Token, status: Status, loan: L
 /// Submits a request whose completion goes to `token`. A busy disk hands the request back with the
 /// caller's token.
 #[inline(always)]
-pub(crate) fn submit_as<'a>(
+pub fn submit_as<'a>(
     channel: &mut Box<dyn Channel>,
     shard: &mut Shard,
     request: Request<'a>,

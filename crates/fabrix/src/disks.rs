@@ -11,14 +11,14 @@ mod opened;
 mod tests;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fabrix_block::filter::keeping::Keeping;
 use fabrix_block::filter::named::Named;
 use fabrix_block::geometry::DEFAULT_BLOCK_BYTES;
 use fabrix_block::raid0::Raid0;
-use fabrix_block::spec::{Account, Disk, Remote, Secret, without_secrets};
+use fabrix_block::spec::{Account, Disk, Rbd, Remote, Secret, without_secrets};
 use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
@@ -203,6 +203,14 @@ impl Opener {
                 let array = self.claimed(spec, array, names)?;
                 Ok(apply_common_options(array, &spec.common))
             }
+            Disk::Rbd(rbd) => {
+                let text = spec.to_string();
+                let disk = fabrix_rbd::open(&text, &access(rbd), &image(rbd), &spec.common);
+                let disk: Arc<dyn Device> = Arc::new(disk.map_err(Failure::from)?);
+                let names = opened::names(disk.identity());
+                let disk = self.claimed(spec, disk, names)?;
+                Ok(apply_common_options(disk, &spec.common))
+            }
             disk => {
                 let local = open_local_as(spec, &self.seed(spec)).map_err(Failure::from)?;
                 let mut names = opened::names(local.identity());
@@ -224,7 +232,10 @@ impl Opener {
         names: Vec<Name>,
     ) -> Result<Arc<dyn Device>, Failure> {
         // Local disks may be opened several times for reading, as far as their locks allow.
-        let is_far = matches!(spec.disk, Disk::Remote(_) | Disk::Multipath { .. });
+        let is_far = matches!(
+            spec.disk,
+            Disk::Rbd(_) | Disk::Remote(_) | Disk::Multipath { .. }
+        );
         let shared = !is_far && spec.common.read_only;
         let claim = self.opened.claim(spec.to_string(), names, shared)?;
         Ok(Keeping::new(disk, claim))
@@ -441,6 +452,26 @@ impl Opener {
             }
         }
         Ok((options, theirs))
+    }
+}
+
+/// How the client of an image of Ceph proves who it is.
+fn access(rbd: &Rbd) -> fabrix_rbd::Access {
+    let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+    fabrix_rbd::Access {
+        user: rbd.user.clone(),
+        conf: path(&rbd.conf),
+        keyring: path(&rbd.keyring),
+    }
+}
+
+/// The names of an image of Ceph.
+fn image(rbd: &Rbd) -> fabrix_rbd::Name {
+    fabrix_rbd::Name {
+        pool: rbd.pool.clone(),
+        namespace: rbd.namespace.clone(),
+        image: rbd.image.clone(),
+        snapshot: rbd.snapshot.clone(),
     }
 }
 
@@ -661,7 +692,16 @@ pub(crate) fn is_in_memory(spec: &Spec) -> bool {
     match &spec.disk {
         Disk::Ram { .. } | Disk::Null { .. } => true,
         Disk::Raid0 { members, .. } => members.iter().any(is_in_memory),
-        Disk::File { .. } | Disk::Remote(_) | Disk::Multipath { .. } => false,
+        Disk::File { .. } | Disk::Rbd(_) | Disk::Remote(_) | Disk::Multipath { .. } => false,
+    }
+}
+
+/// Whether the disk or a member of it is an image of Ceph.
+pub(crate) fn is_of_ceph(spec: &Spec) -> bool {
+    match &spec.disk {
+        Disk::Rbd(_) => true,
+        Disk::Raid0 { members, .. } => members.iter().any(is_of_ceph),
+        _ => false,
     }
 }
 
@@ -670,7 +710,7 @@ pub(crate) fn is_far(spec: &Spec) -> bool {
     match &spec.disk {
         Disk::Remote(_) | Disk::Multipath { .. } => true,
         Disk::Raid0 { members, .. } => members.iter().any(is_far),
-        Disk::Ram { .. } | Disk::Null { .. } | Disk::File { .. } => false,
+        Disk::Ram { .. } | Disk::Null { .. } | Disk::File { .. } | Disk::Rbd(_) => false,
     }
 }
 

@@ -29,6 +29,7 @@ mod state;
 mod texts;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use args::{Arguments, Verb, asks_for_json, given};
 use cli::terminal::{has_printed, print};
@@ -57,9 +58,14 @@ fn main() -> ExitCode {
         Verb::Man(options) => cli::packaging::man(&options),
     };
     let code = outcome.unwrap_or_else(|failure| end(&failure));
+    fabrix_rbd::finish(CLOSE_TIMEOUT);
     log::finish();
     code
 }
+
+/// Longest wait for a cluster of Ceph to close its images. An image that is not closed stays locked
+/// for half a minute.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reports a failure. With `-o json` it is an object on stdout too, unless results stand there
 /// already.

@@ -11,10 +11,13 @@ mod catalog;
 mod export_opener;
 mod listen;
 mod shown;
+mod sizes;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, OnceLock};
 
+use fabrix_block::Watching;
 use fabrix_block::spec::{Size, without_secrets};
 use fabrix_target::{Catalog, Export, Listen, NAMESPACES_MAX, Target, TargetError};
 
@@ -33,6 +36,8 @@ pub(crate) struct Served {
     iqn: String,
     opener: ExportOpener,
     state: Mutex<ServedState>,
+    /// Takes the ids of namespaces whose disks may have another size. Empty: sizes are not followed.
+    changed: OnceLock<Sender<u32>>,
 }
 
 /// State that the target itself does not store. The lock is held during a change, so that changes
@@ -41,6 +46,8 @@ struct ServedState {
     /// Texts of the disks by namespace id, without secrets.
     disks: BTreeMap<u32, String>,
     allowed: Allowed,
+    /// What tells of new sizes, by namespace id. Most disks do not tell.
+    watches: BTreeMap<u32, Watching>,
 }
 
 impl Served {
@@ -60,7 +67,12 @@ impl Served {
             nqn: nqn.to_owned(),
             iqn: iqn.to_owned(),
             opener,
-            state: Mutex::new(ServedState { disks, allowed }),
+            state: Mutex::new(ServedState {
+                disks,
+                allowed,
+                watches: BTreeMap::new(),
+            }),
+            changed: OnceLock::new(),
         }
     }
 
@@ -86,11 +98,15 @@ impl Served {
         }
         let shown = without_secrets(text);
         let export = self.opener.open(nsid, text)?;
+        let watching = self.watch(&export);
         self.change_disks(|disks| {
             disks.push(export);
             Ok(())
         })?;
         state.disks.insert(nsid, shown);
+        state
+            .watches
+            .extend(watching.map(|watching| (nsid, watching)));
         Ok(nsid)
     }
 
@@ -103,6 +119,7 @@ impl Served {
             Ok(())
         })?;
         state.disks.remove(&nsid);
+        state.watches.remove(&nsid);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod inject;
 mod names;
 mod options;
 mod paths;
+mod rbd;
 mod remote;
 
 use std::str::FromStr;
@@ -16,6 +17,7 @@ use std::str::FromStr;
 use self::names::{is_file_name, unknown, with_escapes};
 use self::options::{Options, unescape};
 use self::paths::{multipath, of_hosts};
+use self::rbd::rbd;
 pub(super) use self::remote::percent_decode;
 use self::remote::remote;
 use super::secrets::{Extent, MARK, SHOWN, cut};
@@ -83,6 +85,7 @@ fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, ParseFault>
         "ram" => Ok(ram(body, Options::read(&parts[1..])?)?),
         "null" => Ok(null(body, Options::read(&parts[1..])?)?),
         "file" => Ok(file(body, Options::read(&parts[1..])?)?),
+        "rbd" => Ok(rbd(body, Options::read(&parts[1..])?)?),
         "raid0" => raid0(text, depth),
         "multipath" => multipath(text, depth),
         scheme => match body.strip_prefix("//") {
@@ -282,7 +285,7 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
 }
 
 /// Valid forms, for error messages.
-const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), multipath:(URI,URI), \
+const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, rbd:POOL/IMAGE, raid0:(A,B), multipath:(URI,URI), \
      nvme+tcp://HOST[:4420][/NQN[/NSID]], nvme+tcp://HOST,HOST/[NQN[/NSID]], nvme+rdma:// like it, \
      iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]], or iser:// like it";
 

@@ -46,6 +46,25 @@ fn reads_the_disks_of_the_manual() {
 }
 
 #[test]
+fn reads_the_images_of_ceph() {
+    check("rbd:pool/image", "rbd:pool/image");
+    check(
+        "rbd:pool/tenant/image@monday,keyring=/k,ro,conf=/c,id=me",
+        "rbd:pool/tenant/image@monday,id=me,conf=/c,keyring=/k,ro",
+    );
+    for (text, why) in [
+        ("rbd:image", "rbd:POOL/IMAGE"),
+        ("rbd:a/b/c/d", "rbd:POOL/IMAGE"),
+        ("rbd:/image", "a name is missing"),
+        ("rbd:pool/image@", "a name is missing"),
+        ("rbd:pool/image,size=1G", "size"),
+    ] {
+        let refused = Spec::parse(text).expect_err(text).to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
 fn reads_the_addresses_of_remote_disks() {
     check("nvme+tcp://10.0.0.1", "nvme+tcp://10.0.0.1");
     check("nvme+rdma://10.0.0.1/n/2", "nvme+rdma://10.0.0.1/n/2");
@@ -305,8 +324,32 @@ fn any_leaf() -> impl Strategy<Value = Disk> {
                 create_bytes,
                 direct
             }),
+        any_rbd(),
         any_remote(),
     ]
+}
+
+fn any_rbd() -> impl Strategy<Value = Disk> {
+    let name = || "[^/@\\x00]{1,9}";
+    let value = || prop::option::of("[^\\x00]{1,9}");
+    (
+        (name(), prop::option::of(name())),
+        (name(), prop::option::of(name())),
+        (value(), value(), value()),
+    )
+        .prop_map(
+            |((pool, namespace), (image, snapshot), (user, conf, keyring))| {
+                Disk::Rbd(Rbd {
+                    pool,
+                    namespace,
+                    image,
+                    snapshot,
+                    user,
+                    conf,
+                    keyring,
+                })
+            },
+        )
 }
 
 fn any_remote() -> impl Strategy<Value = Disk> {

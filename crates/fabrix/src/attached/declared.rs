@@ -221,6 +221,10 @@ fn relative(spec: &Spec) -> Option<String> {
         Disk::Raid0 { members, .. } => members.iter().find_map(relative),
         Disk::Remote(remote) => relative_secret(remote),
         Disk::Multipath { paths, .. } => paths.iter().find_map(relative_secret),
+        Disk::Rbd(rbd) => {
+            let mut files = [&rbd.conf, &rbd.keyring].into_iter().flatten();
+            files.find(|path| !Path::new(path).is_absolute()).cloned()
+        }
         Disk::Ram { .. } | Disk::Null { .. } => None,
     }
 }

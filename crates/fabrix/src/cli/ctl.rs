@@ -71,21 +71,29 @@ fn absolute(text: &str) -> String {
 /// Makes the paths of a disk and of its members absolute. False: all were so before.
 fn make_absolute(spec: &mut Spec) -> bool {
     match &mut spec.disk {
-        Disk::File { path, .. } if path.starts_with('/') => false,
-        Disk::File { path, .. } => match std::path::absolute(&*path) {
-            Ok(whole) => {
-                *path = whole.to_string_lossy().into_owned();
-                true
-            }
-            Err(_) => false,
-        },
-        // Every member is visited.
-        Disk::Raid0 { members, .. } => {
-            let changed = members.iter_mut().map(make_absolute);
-            changed.filter(|changed| *changed).count() > 0
+        Disk::File { path, .. } => make_path_absolute(path),
+        Disk::Rbd(rbd) => {
+            let files = [&mut rbd.conf, &mut rbd.keyring].into_iter().flatten();
+            count(files.map(make_path_absolute)) > 0
         }
+        Disk::Raid0 { members, .. } => count(members.iter_mut().map(make_absolute)) > 0,
         Disk::Ram { .. } | Disk::Null { .. } | Disk::Remote(_) | Disk::Multipath { .. } => false,
     }
+}
+
+fn make_path_absolute(path: &mut String) -> bool {
+    match std::path::absolute(&*path) {
+        Ok(whole) if !path.starts_with('/') => {
+            *path = whole.to_string_lossy().into_owned();
+            true
+        }
+        Ok(_) | Err(_) => false,
+    }
+}
+
+/// Number of changes. Everything is visited.
+fn count(changed: impl Iterator<Item = bool>) -> usize {
+    changed.filter(|changed| *changed).count()
 }
 
 /// The exports as text.

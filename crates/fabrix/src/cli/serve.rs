@@ -16,7 +16,7 @@ use super::{doctor, notices};
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
 use crate::args::ServeArgs;
-use crate::disks::{Opener, is_far, is_in_memory};
+use crate::disks::{Opener, is_far, is_in_memory, is_of_ceph};
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::log;
@@ -97,7 +97,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         &args.disks,
         allowed,
     ));
-    let outcome = serve(args, &served, reasons, &received);
+    let followed = served.follow_sizes();
+    let outcome = followed.and_then(|()| serve(args, &served, reasons, &received));
     drain(&served.target);
     shards.stop();
     outcome
@@ -141,11 +142,17 @@ fn check_gateways(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
     if args.gateway.is_empty() {
         return Ok(());
     }
-    let mut specs = args.disks.iter().filter_map(|text| Spec::parse(text).ok());
+    let specs: Vec<Spec> = args
+        .disks
+        .iter()
+        .filter_map(|text| Spec::parse(text).ok())
+        .collect();
     let why = if args.nqn.is_none() {
         "name the subsystem with --nqn, the same at each gateway".to_owned()
-    } else if let Some(memory) = specs.find(is_in_memory) {
+    } else if let Some(memory) = specs.iter().find(|spec| is_in_memory(spec)) {
         format!("{memory} is memory of this process, which no other gateway serves")
+    } else if let Some(rbd) = specs.iter().find(|spec| is_of_ceph(spec)) {
+        format!("{rbd}: gateways to an image of Ceph do not fence each other yet")
     } else if !listen.iter().any(|it| it.protocol.is_nvme()) {
         "no --listen has nvme+tcp:// or nvme+rdma://, and only NVMe has a discovery log".to_owned()
     } else if let Some(text) = args.gateway.iter().find(|text| text.ends_with(":8009")) {

@@ -33,8 +33,11 @@ impl ExportOpener {
     /// compare-and-write gate and the statistics.
     pub(crate) fn open(&self, number: u32, text: &str) -> Result<Export, Failure> {
         let (device, group) = self.opener.open_export(text, self.read_only)?;
-        if let (true, Some(state)) = (is_remote(text), &self.state) {
-            state.mark_remote(device.identity());
+        if let Some(state) = &self.state {
+            state.store_with(&device);
+            if is_remote(text) {
+                state.mark_remote(device.identity());
+            }
         }
         if device.geometry().durability == Durability::None && !is_remote(text) {
             log::warn(format_args!(

@@ -4,52 +4,18 @@
 //! open until the process ends.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem;
-use std::ptr::NonNull;
 use std::sync::OnceLock;
+
+use sys_library::{Library, functions_of_library};
 
 use super::layout::{
     AsyncEvent, CmEvent, CmId, CompChannel, ConnParam, Context, Cq, DeviceAttr, EventChannel, Mr,
     Pd, Qp, QpAttr, QpInitAttr,
 };
 
-/// Declares a table of functions and how to find them in a library.
-macro_rules! library {
-    ($(#[$about:meta])* $table:ident { $(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)* }) => {
-        $(#[$about])*
-        pub(crate) struct $table {
-            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-        }
-
-        impl $table {
-            fn find(library: &Library) -> Result<Self, String> {
-                Ok(Self {
-                    $($name: {
-                        const NAME: &CStr =
-                            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                                Ok(name) => name,
-                                Err(_) => panic!("a name has no zero inside"),
-                            };
-                        let address = library.symbol(NAME)?;
-                        // SAFETY: the address is that of a function with this name in a library
-                        // that stays open. The signature is the one of rdma-core's headers, which
-                        // the libraries have kept since version 44.
-                        // WHY UNSAFE: dlsym knows no types.
-                        unsafe {
-                            mem::transmute::<
-                                NonNull<c_void>,
-                                unsafe extern "C" fn($($argument),*) $(-> $result)?,
-                            >(address)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-library! {
-    /// Functions of libibverbs.
+functions_of_library! {
+    /// Functions of libibverbs. The signatures are those of rdma-core's headers, which the libraries
+    /// have kept since version 44.
     Verbs {
         fn ibv_query_device(*mut Context, *mut DeviceAttr) -> c_int;
         fn ibv_alloc_pd(*mut Context) -> *mut Pd;
@@ -71,8 +37,8 @@ library! {
     }
 }
 
-library! {
-    /// Functions of librdmacm.
+functions_of_library! {
+    /// Functions of librdmacm, likewise.
     ConnectionManager {
         fn rdma_create_event_channel() -> *mut EventChannel;
         fn rdma_destroy_event_channel(*mut EventChannel);
@@ -105,53 +71,20 @@ pub(crate) struct Libraries {
 pub(crate) fn libraries() -> Result<&'static Libraries, &'static str> {
     static LIBRARIES: OnceLock<Result<Libraries, String>> = OnceLock::new();
     let opened = LIBRARIES.get_or_init(|| {
-        let verbs = Library::open(c"libibverbs.so.1")?;
-        let cm = Library::open(c"librdmacm.so.1")?;
+        // SAFETY: the initialisers of the two libraries only fill tables of their own.
+        // WHY UNSAFE: loading a library runs its code.
+        let (verbs, cm) = unsafe {
+            (
+                Library::open(c"libibverbs.so.1")?,
+                Library::open(c"librdmacm.so.1")?,
+            )
+        };
         Ok(Libraries {
             verbs: Verbs::find(&verbs)?,
             cm: ConnectionManager::find(&cm)?,
         })
     });
     opened.as_ref().map_err(String::as_str)
-}
-
-/// A library that stays open.
-struct Library {
-    handle: NonNull<c_void>,
-}
-
-impl Library {
-    fn open(name: &CStr) -> Result<Self, String> {
-        // SAFETY: the name is a C string. The initialisers of the two libraries of this module
-        // only fill tables of their own.
-        // WHY UNSAFE: loading a library runs its code.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        let handle = NonNull::new(handle).ok_or_else(linker_error)?;
-        Ok(Self { handle })
-    }
-
-    fn symbol(&self, name: &CStr) -> Result<NonNull<c_void>, String> {
-        // SAFETY: the handle is open, and the name is a C string.
-        // WHY UNSAFE: std does not look for symbols.
-        let address = unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) };
-        NonNull::new(address).ok_or_else(linker_error)
-    }
-}
-
-/// What the dynamic linker says about its last failure on this thread.
-fn linker_error() -> String {
-    // SAFETY: takes nothing. The result is null or a C string that stays until the next call of
-    // the linker on this thread.
-    // WHY UNSAFE: a raw C string.
-    let said = unsafe { libc::dlerror() };
-    if said.is_null() {
-        return "the dynamic linker gives no reason".to_owned();
-    }
-    // SAFETY: as above; the text is copied at once.
-    // WHY UNSAFE: as above.
-    unsafe { CStr::from_ptr(said) }
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// The text of a constant string of a library.
@@ -172,23 +105,6 @@ pub(crate) unsafe fn constant(text: *const c_char) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_library_that_is_not_there_is_named() {
-        let Err(said) = Library::open(c"libfabrix-is-not-there.so.7") else {
-            panic!("nobody has this library");
-        };
-        assert!(said.contains("libfabrix-is-not-there.so.7"), "{said}");
-    }
-
-    #[test]
-    fn a_function_that_is_not_there_is_named() {
-        let library = Library::open(c"libc.so.6").expect("the C library is loaded already");
-        let said = library
-            .symbol(c"rdma_no_such_call")
-            .expect_err("no such call");
-        assert!(said.contains("rdma_no_such_call"), "{said}");
-    }
 
     #[test]
     fn libraries_that_are_there_have_every_function() {

@@ -88,10 +88,11 @@ fn distance(word: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "ram",
     "null",
     "file",
+    "rbd",
     "raid0",
     "multipath",
     "nvme+tcp",

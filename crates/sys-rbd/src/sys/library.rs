@@ -1,0 +1,152 @@
+//! librados and librbd, opened at run time.
+//!
+//! The program links neither of them, so it starts on machines without Ceph. Both libraries stay
+//! open until the process ends.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use sys_library::{Library, functions_of_library};
+
+use crate::Error;
+
+/// A client of a cluster (rados_t).
+pub(crate) type RawCluster = *mut c_void;
+/// A client's access to a pool (rados_ioctx_t).
+pub(crate) type RawPool = *mut c_void;
+/// An open image (rbd_image_t).
+pub(crate) type RawImage = *mut c_void;
+/// A request in progress (rbd_completion_t).
+pub(crate) type RawCompletion = *mut c_void;
+/// What librbd calls at the end of a request (rbd_callback_t).
+pub(crate) type OnEnd = unsafe extern "C" fn(RawCompletion, *mut c_void);
+/// What librbd calls when an image has changed (rbd_update_callback_t).
+pub(crate) type OnChange = unsafe extern "C" fn(*mut c_void);
+
+/// Facts about an image. Source: librbd.h, rbd_image_info_t.
+#[repr(C)]
+pub(crate) struct ImageInfo {
+    pub(crate) size: u64,
+    pub(crate) object_bytes: u64,
+    pub(crate) objects: u64,
+    pub(crate) order: c_int,
+    pub(crate) block_name_prefix: [c_char; 24],
+    pub(crate) parent_pool: i64,
+    pub(crate) parent_name: [c_char; 96],
+}
+
+functions_of_library! {
+    /// Functions of librados. The signatures are those of librados.h, which the library has kept
+    /// since Ceph 10.
+    Rados {
+        fn rados_create2(*mut RawCluster, *const c_char, *const c_char, u64) -> c_int;
+        fn rados_conf_read_file(RawCluster, *const c_char) -> c_int;
+        fn rados_conf_set(RawCluster, *const c_char, *const c_char) -> c_int;
+        fn rados_connect(RawCluster) -> c_int;
+        fn rados_shutdown(RawCluster);
+        fn rados_cluster_fsid(RawCluster, *mut c_char, usize) -> c_int;
+        fn rados_ioctx_create(RawCluster, *const c_char, *mut RawPool) -> c_int;
+        fn rados_ioctx_destroy(RawPool);
+        fn rados_ioctx_set_namespace(RawPool, *const c_char);
+    }
+}
+
+functions_of_library! {
+    /// Functions of librbd. The signatures are those of librbd.h, which the library has kept since
+    /// Ceph 16.
+    Rbd {
+        fn rbd_version(*mut c_int, *mut c_int, *mut c_int);
+        fn rbd_open(RawPool, *const c_char, *mut RawImage, *const c_char) -> c_int;
+        fn rbd_open_read_only(RawPool, *const c_char, *mut RawImage, *const c_char) -> c_int;
+        fn rbd_close(RawImage) -> c_int;
+        fn rbd_stat(RawImage, *mut ImageInfo, usize) -> c_int;
+        fn rbd_get_size(RawImage, *mut u64) -> c_int;
+        fn rbd_get_id(RawImage, *mut c_char, usize) -> c_int;
+        fn rbd_get_stripe_unit(RawImage, *mut u64) -> c_int;
+        fn rbd_get_stripe_count(RawImage, *mut u64) -> c_int;
+        fn rbd_resize(RawImage, u64) -> c_int;
+        fn rbd_metadata_get(RawImage, *const c_char, *mut c_char, *mut usize) -> c_int;
+        fn rbd_metadata_set(RawImage, *const c_char, *const c_char) -> c_int;
+        fn rbd_update_watch(RawImage, *mut u64, OnChange, *mut c_void) -> c_int;
+        fn rbd_update_unwatch(RawImage, u64) -> c_int;
+        fn rbd_aio_create_completion(*mut c_void, OnEnd, *mut RawCompletion) -> c_int;
+        fn rbd_aio_release(RawCompletion);
+        fn rbd_aio_get_return_value(RawCompletion) -> isize;
+        fn rbd_aio_read(RawImage, u64, usize, *mut c_char, RawCompletion) -> c_int;
+        fn rbd_aio_write(RawImage, u64, usize, *const c_char, RawCompletion) -> c_int;
+        fn rbd_aio_discard(RawImage, u64, u64, RawCompletion) -> c_int;
+        fn rbd_aio_write_zeroes(RawImage, u64, usize, RawCompletion, c_int, c_int) -> c_int;
+        fn rbd_aio_flush(RawImage, RawCompletion) -> c_int;
+        fn rbd_aio_compare_and_write(RawImage, u64, usize, *const c_char, *const c_char, RawCompletion, *mut u64, c_int) -> isize;
+    }
+}
+
+/// Both libraries.
+pub(crate) struct Libraries {
+    pub(crate) rados: Rados,
+    pub(crate) rbd: Rbd,
+}
+
+/// The libraries of this process. The first call opens them, and every later call has the same
+/// answer.
+///
+/// # Errors
+/// A library, or a function of it, is not there.
+pub(crate) fn libraries() -> Result<&'static Libraries, Error> {
+    static LIBRARIES: OnceLock<Result<Libraries, String>> = OnceLock::new();
+    let opened = LIBRARIES.get_or_init(|| {
+        // SAFETY: the initialisers of the two libraries only prepare tables and locks of their own.
+        // WHY UNSAFE: loading a library runs its code.
+        let (rados, rbd) = unsafe {
+            (
+                Library::open(c"librados.so.2")?,
+                Library::open(c"librbd.so.1")?,
+            )
+        };
+        Ok(Libraries {
+            rados: Rados::find(&rados)?,
+            rbd: Rbd::find(&rbd)?,
+        })
+    });
+    opened
+        .as_ref()
+        .map_err(|found| Error::NoLibrary(found.clone()))
+}
+
+/// The version of librbd, for instance 1.16.0.
+///
+/// # Errors
+/// A library, or a function of it, is not there.
+pub fn version() -> Result<String, Error> {
+    let libraries = libraries()?;
+    let (mut major, mut minor, mut extra) = (0, 0, 0);
+    // SAFETY: the function writes three numbers.
+    // WHY UNSAFE: a call into a C library.
+    unsafe { (libraries.rbd.rbd_version)(&raw mut major, &raw mut minor, &raw mut extra) };
+    Ok(format!("{major}.{minor}.{extra}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_that_are_there_have_every_function() {
+        match version() {
+            Ok(version) => assert!(version.starts_with("1."), "{version}"),
+            Err(Error::NoLibrary(found)) if found.contains("cannot open shared object file") => {
+                println!("SKIPPED: functions of librados and librbd: {found}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn facts_about_an_image_lie_where_librbd_writes_them() {
+        use std::mem::{offset_of, size_of};
+        assert_eq!(offset_of!(ImageInfo, order), 24);
+        assert_eq!(offset_of!(ImageInfo, block_name_prefix), 28);
+        assert_eq!(offset_of!(ImageInfo, parent_pool), 56);
+        assert_eq!(size_of::<ImageInfo>(), 160);
+    }
+}

@@ -1,0 +1,34 @@
+# Under verified load an OSD is stopped and goes on, is killed and comes back, and the whole cluster is gone for a while: the
+# requests wait, nothing is lost, the program keeps its memory, and an idle one takes no processor time.
+# seconds: 240
+serve_image rbd:rbd/disk
+bench_begins $nvme --bs 16k --iodepth 64 --runtime 40s
+sleep 3
+before=$(memory)
+osd -STOP
+sleep 10
+bench_goes_on
+after=$(memory)
+[ $((after - before)) -lt 65536 ] || fail "the program grew from $before to $after KiB while an OSD stood still"
+osd -CONT
+sleep 3
+osd -KILL
+sleep 2
+dash "$CLUSTER_SH" osd "$CLUSTER" 0
+sleep 10
+bench_goes_on
+every_daemon -STOP
+sleep 8
+bench_goes_on
+every_daemon -CONT
+bench_ends 0
+
+ticks=$(processor_ticks)
+sleep 3
+idle=$(($(processor_ticks) - ticks))
+[ $idle -lt 10 ] || fail "the idle program took $idle ticks of a hundredth second in three seconds"
+
+# A cluster that is not there is given up.
+sed 's/^mon_host.*/mon_host = v2:127.0.0.1:1/' "$CEPH_CONF" >dead.conf
+ends_with 3 fabrix bench rbd:rbd/disk,conf="$PWD"/dead.conf --number-ios 1
+contains "a cluster that is not there" "$said" "cannot connect to the Ceph cluster" "mon_host"

@@ -159,7 +159,7 @@ impl Script {
 /// Where a script finds our program, the cluster, and a state of its own.
 fn surroundings(program: &Path, cluster: &Path) -> Vec<(&'static str, String)> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let ours = program.parent().unwrap_or(Path::new("."));
+    let ours = program.parent().unwrap_or_else(|| Path::new("."));
     vec![
         ("PATH", format!("{}:{path}", ours.display())),
         ("CEPH_CONF", cluster.join("ceph.conf").display().to_string()),

@@ -4,7 +4,8 @@
 //! file exists. Remote addresses stay opaque: only the protocol's code understands them.
 //!
 //! Grammar: `ram:1G`, `null:1T`, `/path`, the name of an existing file, `file:PATH`,
-//! `rbd:POOL[/NAMESPACE]/IMAGE[@SNAP]`, `raid0:chunk=256k,(A,B)`, `multipath:(URI,URI),policy=P`, `SCHEME://HOST[:PORT][/NAME[/ID]]`,
+//! `rbd:POOL[/NAMESPACE]/IMAGE[@SNAP]`, `raid0:chunk=256k,(A,B)`, `multipath:(URI,URI),policy=P`,
+//! `SCHEME://HOST[:PORT][/NAME[/ID]]`,
 //! `SCHEME://HOST,HOST/[NAME[/ID]]` for several paths,
 //! each followed by `,option` or `,option=value`. For iSCSI `USER%SECRET@` or `USER%@FILE@` may
 //! precede the host. In paths and values a backslash escapes `,` `(` `)` and itself. In the names

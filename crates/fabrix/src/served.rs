@@ -36,7 +36,7 @@ pub(crate) struct Served {
     iqn: String,
     opener: ExportOpener,
     state: Mutex<ServedState>,
-    /// Takes the ids of namespaces whose disks may have another size. Empty: sizes are not followed.
+    /// Takes the ids of namespaces whose disks may have another size. Empty: nobody follows.
     changed: OnceLock<Sender<u32>>,
 }
 

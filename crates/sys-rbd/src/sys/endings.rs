@@ -1,12 +1,12 @@
 //! Endings of requests, on their way from librbd's threads to a shard.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fabrix_rt::{File, Poller, Waitable, counter};
+use fabrix_rt::{Poller, Waitable, counter};
 
 /// Wakes the shard of some [`Requests`](crate::Requests) when one of them has ended.
 pub struct Endings(pub(super) Arc<Shared>);
@@ -21,7 +21,6 @@ pub(super) struct Shared {
     is_asleep: AtomicBool,
     /// The counter of the kernel by which the shard wakes.
     event: fs::File,
-    bell: File,
 }
 
 impl Shared {
@@ -35,7 +34,6 @@ impl Shared {
             ended: Mutex::new(Vec::with_capacity(most.into())),
             count: AtomicUsize::new(0),
             is_asleep: AtomicBool::new(false),
-            bell: File::from(event.try_clone()?),
             event,
         }))
     }
@@ -45,7 +43,8 @@ impl Shared {
         self.ended().push((completion, result));
         self.count.fetch_add(1, Ordering::SeqCst);
         if self.is_asleep.swap(false, Ordering::SeqCst) {
-            counter::ring(&self.bell);
+            // A full counter wakes as well.
+            let _full = (&self.event).write(&1_u64.to_ne_bytes());
         }
     }
 

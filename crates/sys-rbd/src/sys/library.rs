@@ -77,7 +77,9 @@ functions_of_library! {
         fn rbd_aio_discard(RawImage, u64, u64, RawCompletion) -> c_int;
         fn rbd_aio_write_zeroes(RawImage, u64, usize, RawCompletion, c_int, c_int) -> c_int;
         fn rbd_aio_flush(RawImage, RawCompletion) -> c_int;
-        fn rbd_aio_compare_and_write(RawImage, u64, usize, *const c_char, *const c_char, RawCompletion, *mut u64, c_int) -> isize;
+        fn rbd_aio_compare_and_write(
+            RawImage, u64, usize, *const c_char, *const c_char, RawCompletion, *mut u64, c_int
+        ) -> isize;
     }
 }
 

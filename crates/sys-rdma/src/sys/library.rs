@@ -14,8 +14,8 @@ use super::layout::{
 };
 
 functions_of_library! {
-    /// Functions of libibverbs. The signatures are those of rdma-core's headers, which the libraries
-    /// have kept since version 44.
+    /// Functions of libibverbs. The signatures are those of rdma-core's headers, which the
+    /// libraries have kept since version 44.
     Verbs {
         fn ibv_query_device(*mut Context, *mut DeviceAttr) -> c_int;
         fn ibv_alloc_pd(*mut Context) -> *mut Pd;

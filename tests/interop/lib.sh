@@ -507,6 +507,21 @@ write_long() {
     done
 }
 
+# links_away COUNT: a network namespace `away`, and links to it: near1 with 10.0.1.2 here, far1 with 10.0.1.1 there, and so
+# on. Modules: veth. Tools: ip.
+links_away() {
+    ip netns add away
+    link=0
+    while [ $link -lt "$1" ]; do
+        link=$((link + 1))
+        ip link add near$link type veth peer name far$link netns away
+        ip addr add 10.0.$link.2/24 dev near$link
+        ip link set near$link up
+        ip netns exec away ip addr add 10.0.$link.1/24 dev far$link
+        ip netns exec away ip link set far$link up
+    done
+}
+
 # RDMA without a network adapter for it: soft-RoCE on a network device of its own. Modules: rdma_rxe crc32_generic
 # rdma_ucm dummy. Tools: ip rdma libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so. The kernel complains that it does not
 # know how fast such a device is: "speed is unknown". crc32_generic is asked for by name when a link is added.

@@ -425,23 +425,28 @@ impl Opener {
                     let secret = Secret::of_value(secret).map_err(Failure::usage)?;
                     theirs.secret = secrets::read(&secret, remote)?;
                 }
-                _ => {
-                    let more = if is_iscsi(remote) {
-                        ", target_user and target_password"
-                    } else {
-                        ""
-                    };
-                    // The value may be a secret, so no option is shown.
-                    let mut place = remote.clone();
-                    place.options.clear();
-                    return Err(Failure::usage(format!(
-                        "{place}: `{key}` is not an option of a remote disk; there are hdr-digest, data-digest{more}"
-                    )));
+                (key, value) => {
+                    let is_host = value.is_empty() && key.contains(['.', ':']);
+                    return Err(not_an_option(remote, key, is_host));
                 }
             }
         }
         Ok((options, theirs))
     }
+}
+
+fn not_an_option(remote: &Remote, key: &str, is_host: bool) -> Failure {
+    // The value may be a secret, so no option is shown.
+    let mut place = remote.clone();
+    place.options.clear();
+    let more = match (is_host, is_iscsi(remote)) {
+        (true, _) => "several hosts have a slash behind the last one: SCHEME://HOST,HOST/",
+        (false, true) => "there are hdr-digest, data-digest, target_user and target_password",
+        (false, false) => "there are hdr-digest, data-digest",
+    };
+    Failure::usage(format!(
+        "{place}: `{key}` is not an option of a remote disk; {more}"
+    ))
 }
 
 /// Refuses a disk with blocks of 1 byte.

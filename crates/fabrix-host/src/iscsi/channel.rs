@@ -3,6 +3,7 @@
 //! Keeps the properties that the disk had when it was opened. Each channel has its own session, so
 //! shards share nothing. See `docs/design/host.md`.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -126,6 +127,10 @@ impl PathDisk for RemoteUnit {
 
     fn patience(&self) -> Duration {
         self.plan.options.patience()
+    }
+
+    fn route(&self) -> (SocketAddr, Option<IpAddr>) {
+        (self.plan.portal, self.plan.options.local)
     }
 }
 

@@ -19,12 +19,13 @@ mod switches;
 mod table;
 mod unsettled;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
+use fabrix_rt::nodes::{LOCAL_DISTANCE, distance_to_card};
 use fabrix_rt::{Shard, Token};
 
 use self::link::PathLink;
@@ -68,6 +69,9 @@ pub trait PathDisk: Device {
 
     /// Most time that requests wait while no path can be used.
     fn patience(&self) -> Duration;
+
+    /// Address of the target, and the own address that connections are bound to.
+    fn route(&self) -> (SocketAddr, Option<IpAddr>);
 }
 
 /// Where another path of a disk leads. The protocol is that of the disk.
@@ -111,6 +115,7 @@ pub struct Multipath {
     switches: Arc<PathSwitches>,
     geometry: Geometry,
     identity: Identity,
+    notes: Vec<String>,
 }
 
 impl Way<'_> {
@@ -164,6 +169,7 @@ pub fn connect(
         ..first.identity().clone()
     };
     Ok(Multipath {
+        notes: read_only_note(&paths).into_iter().collect(),
         paths,
         policy,
         failover,
@@ -204,6 +210,17 @@ fn same_disk(one: &dyn PathDisk, other: &dyn PathDisk) -> Result<(), ConnectErro
     Ok(())
 }
 
+/// Which paths make a disk read-only that is not read-only over the others.
+fn read_only_note(paths: &[Arc<dyn PathDisk>]) -> Option<String> {
+    let closed = paths.iter().filter(|path| path.geometry().read_only);
+    let names: Vec<&str> = closed.map(|path| path.identity().name.as_str()).collect();
+    let some = !names.is_empty() && names.len() < paths.len();
+    some.then(|| {
+        let names = names.join(" and ");
+        format!("the disk is read-only: it is so over {names}, though not over its other paths")
+    })
+}
+
 /// The promises that all paths make.
 fn common_geometry(paths: &[Arc<dyn PathDisk>], first: &Geometry) -> Geometry {
     paths.iter().fold(first.clone(), |common, path| {
@@ -227,6 +244,10 @@ impl Device for Multipath {
 
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Starts to connect all paths and does not wait.
@@ -276,12 +297,21 @@ impl Multipath {
         Self { switches, ..self }
     }
 
+    /// Distance of a path's card from the processor that opens the disk, if the policy asks for it.
+    fn distance(&self, path: &dyn PathDisk) -> u8 {
+        let (to, from) = path.route();
+        match self.policy {
+            Policy::Numa => distance_to_card(to.ip(), from),
+            _ => LOCAL_DISTANCE,
+        }
+    }
+
     fn open_paths(&self, shard: &mut Shard, token: Token) -> Result<Vec<Path>, OpenError> {
         let mut paths = Vec::with_capacity(self.paths.len());
         for (index, path) in self.paths.iter().enumerate() {
             let link = Rc::new(PathLink::new(token));
             let channel = path.open_path(shard, Link(Rc::clone(&link)))?;
-            paths.push(Path::new(index, channel, link));
+            paths.push(Path::new((index, self.distance(&**path)), channel, link));
         }
         Ok(paths)
     }

@@ -11,6 +11,8 @@ use super::table::Entry;
 pub(super) struct Path {
     /// Its place among the paths of the disk.
     pub(super) index: usize,
+    /// Distance of its card, see [`View::distance`].
+    distance: u8,
     pub(super) channel: Option<Box<dyn PathChannel>>,
     pub(super) link: Rc<PathLink>,
     /// Its target executes no requests before.
@@ -26,9 +28,14 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub(super) fn new(index: usize, channel: Box<dyn PathChannel>, link: Rc<PathLink>) -> Self {
+    pub(super) fn new(
+        (index, distance): (usize, u8),
+        channel: Box<dyn PathChannel>,
+        link: Rc<PathLink>,
+    ) -> Self {
         Self {
             index,
+            distance,
             channel: Some(channel),
             link,
             refuses_until: Nanos(0),
@@ -70,6 +77,7 @@ impl Path {
             bytes: self.bytes,
             answer_ns: self.answer_ns,
             kib_ns: self.kib_ns,
+            distance: self.distance,
         }
     }
 

@@ -3,6 +3,7 @@
 //! Keeps the properties that the namespace had when it was opened. Each channel has a controller of
 //! its own, so shards share nothing. See `docs/design/host.md`.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,6 +155,10 @@ impl PathDisk for RemoteDisk {
 
     fn patience(&self) -> Duration {
         self.plan.options.patience()
+    }
+
+    fn route(&self) -> (SocketAddr, Option<IpAddr>) {
+        (self.plan.address, self.plan.options.local)
     }
 }
 

@@ -53,6 +53,33 @@ enum State {
     Lost,
 }
 
+/// What a path says of the disk, from the best to the worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Condition {
+    /// Requests are executed.
+    Attached,
+    /// The connection stands, but target or administrator want no requests over it.
+    Inaccessible,
+    /// The connection is being made again.
+    Reconnecting,
+    /// The target does not provide the disk.
+    Unusable,
+    /// The connection is not made again.
+    Lost,
+}
+
+impl Condition {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Attached => "attached",
+            Self::Inaccessible => "inaccessible",
+            Self::Unusable => State::Unusable.word(),
+            Self::Reconnecting => State::Reconnecting.word(),
+            Self::Lost => State::Lost.word(),
+        }
+    }
+}
+
 impl State {
     fn word(self) -> &'static str {
         match self {
@@ -164,22 +191,30 @@ impl Paths {
         }
     }
 
-    /// State of the whole disk. `attached` means that every path is connected and has the disk, or
-    /// that one of several alternatives does.
+    /// State of the whole disk. `attached` means that requests are executed: over every path, or
+    /// over one of several alternatives.
+    ///
+    /// Otherwise a disk that consists of several has the worst state of them, and one with
+    /// alternatives that from which it comes back soonest.
     pub(crate) fn state(&self) -> &'static str {
         let known = lock(&self.known);
-        let serves = |path: &Path| path.state == State::Connected && path.fault.is_none();
-        if self.alternatives > 0 && known.iter().any(serves) {
-            return "attached";
-        }
-        let is = |state| known.iter().any(|path| path.state == state);
-        match (is(State::Lost), is(State::Reconnecting)) {
-            (true, _) => State::Lost.word(),
-            (false, true) => State::Reconnecting.word(),
-            (false, false) if known.iter().any(|path| path.fault.is_some()) => {
-                State::Unusable.word()
-            }
-            (false, false) => "attached",
+        let states = known.iter().map(|path| self.condition(path));
+        let state = match self.alternatives {
+            0 => states.max(),
+            _ => states.min(),
+        };
+        state.unwrap_or(Condition::Attached).word()
+    }
+
+    fn condition(&self, path: &Path) -> Condition {
+        let is_closed =
+            path.access == Some(Access::Inaccessible) || self.switches.is_failed(path.name.index);
+        match path.state {
+            State::Lost => Condition::Lost,
+            State::Reconnecting => Condition::Reconnecting,
+            State::Connected | State::Unusable if path.fault.is_some() => Condition::Unusable,
+            State::Connected | State::Unusable if is_closed => Condition::Inaccessible,
+            State::Connected | State::Unusable => Condition::Attached,
         }
     }
 
@@ -273,6 +308,32 @@ mod tests {
         paths.take(&one, PathEvent::Unusable("it is another disk".into()));
         assert_eq!(paths.state(), "reconnecting");
         paths.take(&other, PathEvent::Connected);
+        assert_eq!(paths.state(), "attached");
+    }
+
+    #[test]
+    fn a_disk_over_whose_paths_no_request_may_go_is_inaccessible() {
+        let paths = Paths::of("multipath:(iscsi://10.0.0.0/a/0,iscsi://10.0.0.1/a/0)");
+        for name in [3260, 3261].map(|port| over("iscsi", port)) {
+            paths.take(&name, PathEvent::Connected);
+        }
+        let fail = |index| paths.switch(Some(index), PathChange::Fail).expect("a path");
+        fail(0);
+        assert_eq!(paths.state(), "attached");
+        fail(1);
+        assert_eq!(paths.state(), "inaccessible");
+        paths.switch(Some(1), PathChange::Restore).expect("a path");
+        paths.take(
+            &over("iscsi", 3261),
+            PathEvent::Access(Access::Inaccessible),
+        );
+        assert_eq!(paths.state(), "inaccessible");
+        paths.take(&over("iscsi", 3260), PathEvent::Lost);
+        assert_eq!(paths.state(), "inaccessible");
+        paths.take(
+            &over("iscsi", 3261),
+            PathEvent::Access(Access::NonOptimized),
+        );
         assert_eq!(paths.state(), "attached");
     }
 

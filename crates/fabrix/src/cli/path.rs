@@ -60,7 +60,13 @@ fn table(all: &[Value]) -> String {
 }
 
 const HEADING: [&str; 7] = [
-    "name", "path", "address", "state", "access", "lost", "switch",
+    "name",
+    "path",
+    "address",
+    "state",
+    "access",
+    "reconnects",
+    "switch",
 ];
 
 fn row(name: &Value, path: &Value) -> [String; HEADING.len()] {

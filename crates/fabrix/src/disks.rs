@@ -7,6 +7,7 @@
 //! identity also depends on its use.
 
 mod opened;
+mod paths;
 #[cfg(test)]
 mod tests;
 
@@ -23,13 +24,14 @@ use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::multipath::{self, Failover, PathDisk, PathSwitches, Policy, Way};
+use fabrix_host::multipath::{PathDisk, Policy, Roster};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Transport, Weight};
 use fabrix_proto::portal::zone;
 use fabrix_target::DISCOVERY_PORT;
 
 pub(crate) use self::opened::kernel_folder;
 use self::opened::{Name, Opened};
+pub(crate) use self::paths::{NumberedPath, path};
 use crate::args::RemoteArgs;
 use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
@@ -41,10 +43,13 @@ use crate::secrets;
 /// Handler for connection events of remote disks. It runs on shards, so it must not block.
 pub(crate) type Watch = Arc<dyn Fn(PathName, PathEvent) + Send + Sync>;
 
+/// Handler that gets the paths of a disk with several, when it is opened.
+pub(crate) type OnRoster = Arc<dyn Fn(&Arc<Roster>) + Send + Sync>;
+
 /// A way to a remote disk. Targets listen for several transports at one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathName {
-    /// Its place among the paths of a disk.
+    /// Its number among the paths of a disk.
     pub(crate) index: usize,
     /// Scheme of the URI.
     pub(crate) scheme: Arc<str>,
@@ -62,8 +67,9 @@ pub(crate) struct Opener {
     scope: String,
     opened: Arc<Opened>,
     watch: Option<Watch>,
-    /// Switches of the paths of a disk that has several.
-    switches: Option<Arc<PathSwitches>>,
+    on_roster: Option<OnRoster>,
+    /// The paths that a disk had when it was left, whatever its text says. Empty: those of the text.
+    left_over: Vec<NumberedPath>,
     /// Policy of disks with several paths, whatever their text says.
     policy: Option<Policy>,
 }
@@ -95,7 +101,8 @@ impl Opener {
             scope: scope.to_owned(),
             opened: Arc::default(),
             watch: None,
-            switches: None,
+            on_roster: None,
+            left_over: Vec::new(),
             policy: None,
         })
     }
@@ -114,10 +121,25 @@ impl Opener {
         self
     }
 
-    /// The same opener, whose disk with several paths is switched elsewhere.
-    pub(crate) fn switched_by(mut self, switches: Option<Arc<PathSwitches>>) -> Self {
-        self.switches = switches;
+    /// The same opener with a handler for the paths of a disk with several.
+    pub(crate) fn telling_paths(mut self, on_roster: OnRoster) -> Self {
+        self.on_roster = Some(on_roster);
         self
+    }
+
+    /// The same opener, whose disk with several paths has these. None: those of its text.
+    pub(crate) fn over(mut self, paths: &[NumberedPath]) -> Self {
+        self.left_over = paths.to_vec();
+        self
+    }
+
+    /// An opener for members of an array, whose paths are not those of the whole disk.
+    fn of_members(&self) -> Self {
+        Self {
+            on_roster: None,
+            left_over: Vec::new(),
+            ..self.clone()
+        }
     }
 
     /// The same opener, whose disks with several paths have this policy.
@@ -194,7 +216,8 @@ impl Opener {
                 chunk_bytes,
                 members,
             } => {
-                let opened = members.iter().map(|member| self.open_spec(member));
+                let opener = self.of_members();
+                let opened = members.iter().map(|member| opener.open_spec(member));
                 let opened = opened.collect::<Result<Vec<_>, _>>()?;
                 let name = spec.common.name.clone().unwrap_or_else(|| spec.to_string());
                 let identity = Identity::derive(&name, &self.seed(spec), "Fabrix RAID0 array");
@@ -257,97 +280,6 @@ impl Opener {
             disk = self.claimed(spec, disk, names)?;
         }
         Ok(apply_common_options(disk, &spec.common))
-    }
-
-    fn open_paths(
-        &self,
-        spec: &Spec,
-        paths: &[Remote],
-        (policy, failover): (Option<&str>, Option<&str>),
-    ) -> Result<Arc<dyn Device>, Failure> {
-        let wrong = |why: String| Failure::usage(format!("{spec}: {why}"));
-        let policy = match self.policy {
-            Some(policy) => policy,
-            None => policy
-                .map_or_else(|| Ok(Policy::default()), str::parse)
-                .map_err(wrong)?,
-        };
-        let failover = match failover {
-            None | Some("safe") => Failover::Safe,
-            Some("fast") => Failover::Fast,
-            Some(other) => return Err(wrong(format!("`failover={other}`: write safe or fast"))),
-        };
-        let paths = self.open_reachable(paths)?;
-        let name = spec.to_string();
-        let disk = multipath::connect(&name, paths, (policy, failover));
-        let disk = disk.map_err(|error| {
-            Failure::new(
-                Failure::from(error.clone()).kind(),
-                format!("{spec}: {error}"),
-            )
-        })?;
-        Ok(Arc::new(match &self.switches {
-            Some(switches) => disk.switched_by(Arc::clone(switches)),
-            None => disk,
-        }))
-    }
-
-    /// Opens all paths of a disk. One that cannot be reached now joins when it can, if the disk is
-    /// known from another one.
-    fn open_reachable(&self, paths: &[Remote]) -> Result<Vec<Arc<dyn PathDisk>>, Failure> {
-        let tried = paths.iter().enumerate();
-        let tried = tried.map(|(index, path)| self.try_remote(path, index));
-        let tried = tried.collect::<Result<Vec<_>, Failure>>()?;
-        let reached = paths.iter().zip(&tried);
-        let known = |iscsi: bool| {
-            let mut disks = reached.clone().filter(|(path, _)| is_iscsi(path) == iscsi);
-            disks.find_map(|(_, disk)| disk.as_ref().ok().map(Arc::clone))
-        };
-        let known = [false, true].map(known);
-        let opened = paths.iter().zip(tried).enumerate();
-        let opened = opened.map(|(index, (path, disk))| match disk {
-            Ok(disk) => Ok(disk),
-            Err(error) => match &known[usize::from(is_iscsi(path))] {
-                Some(known) if error.is_of_the_network() => {
-                    say(format_args!(
-                        "warning: {error}; this path joins the disk when it can"
-                    ));
-                    self.open_later((path, index), &**known)
-                }
-                _ => Err(not_reached(path)(error)),
-            },
-        });
-        opened.collect()
-    }
-
-    /// A path that is not asked, of a disk that is known from another one.
-    fn open_later(
-        &self,
-        (path, index): (&Remote, usize),
-        known: &dyn PathDisk,
-    ) -> Result<Arc<dyn PathDisk>, Failure> {
-        let (options, theirs) = self.path_options(path, index)?;
-        let (port, initiator) = match is_iscsi(path) {
-            true => (
-                iscsi::DEFAULT_PORT,
-                Some(initiator(&self.initiator, path, theirs)?),
-            ),
-            false => (fabrix_host::DEFAULT_PORT, None),
-        };
-        let unit = match is_iscsi(path) {
-            true => unit(path)?.lun.map(u32::from),
-            false => path.nsid,
-        };
-        let way = Way {
-            transport: transport(path).unwrap_or(Transport::Tcp),
-            host: &path.host,
-            port: path.port.unwrap_or(port),
-            target: path.nqn.as_deref(),
-            unit,
-            options: &options,
-            initiator: initiator.as_ref(),
-        };
-        known.elsewhere(&way).map_err(not_reached(path))
     }
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn PathDisk>, Failure> {

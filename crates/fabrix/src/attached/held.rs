@@ -9,18 +9,23 @@ use serde_json::{Value, json};
 
 use super::front::Front;
 use super::paths::Paths;
-use super::records::Record;
+use super::records::{Record, RecordFile};
 use crate::args::FrontEnd;
 use crate::counters;
-use crate::disks::PathName;
+use crate::disks::{Opener, PathName};
 use crate::failure::Failure;
 use crate::locks::lock;
+use crate::log;
 
 /// An attached disk, as the control socket sees it.
 pub(crate) struct Held {
     pub(super) record: Mutex<Record>,
     pub(super) disk: Mutex<Arc<dyn Device>>,
-    pub(super) resizing: Mutex<()>,
+    /// Held during a change of the size or of the paths: one comes after the other.
+    pub(super) changing: Mutex<()>,
+    /// Opens paths that join.
+    pub(super) opener: Opener,
+    pub(super) file: RecordFile,
     pub(super) counted: Arc<Stats>,
     pub(super) paths: Arc<Paths>,
     pub(super) kind: FrontEnd,
@@ -68,6 +73,36 @@ impl Held {
         &self.paths
     }
 
+    /// Adds a path to the disk.
+    ///
+    /// Errors: see [`Paths::add`].
+    pub(crate) fn add_path(&self, uri: &str) -> Result<(), Failure> {
+        let _one_at_a_time = lock(&self.changing);
+        self.paths
+            .add(|number| self.opener.open_path(uri, number))?;
+        self.paths_changed();
+        Ok(())
+    }
+
+    /// Removes a path of the disk.
+    ///
+    /// Errors: see [`Paths::remove`].
+    pub(crate) fn remove_path(&self, index: usize) -> Result<(), Failure> {
+        let _one_at_a_time = lock(&self.changing);
+        self.paths.remove(index)?;
+        self.paths_changed();
+        Ok(())
+    }
+
+    /// A process that takes the disk over finds its paths in the record.
+    fn paths_changed(&self) {
+        let mut record = lock(&self.record);
+        record.roster = self.paths.numbered();
+        if let Err(failure) = self.file.write(&record) {
+            log::warn(format_args!("the record has the former paths: {failure}"));
+        }
+    }
+
     /// Detailed statistics.
     pub(crate) fn counters(&self) -> Value {
         let record = self.record();
@@ -97,7 +132,7 @@ impl Held {
     /// Adopts the current size of the disk. `reported_by` is the path that reported the change, if
     /// one did.
     pub(crate) fn resize(&self, reported_by: Option<&PathName>) -> Result<(), Failure> {
-        let _one_at_a_time = lock(&self.resizing);
+        let _one_at_a_time = lock(&self.changing);
         let disk = Arc::clone(&lock(&self.disk));
         let fresh = disk.resize(None); // a target may take long to answer
         if let Some(fault) = fresh.as_ref().err().and_then(fault) {

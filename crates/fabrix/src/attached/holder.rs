@@ -13,7 +13,6 @@ use fabrix_attach::FrontEndEvent;
 use fabrix_block::filter::stats::Stats;
 use fabrix_block::spec::Disk;
 use fabrix_block::{Device, Spec};
-use fabrix_host::multipath::PathSwitches;
 use fabrix_rt::process;
 use serde_json::Value;
 
@@ -27,7 +26,7 @@ use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::notices::disk_failed;
 use crate::cli::terminal::{say, show};
-use crate::disks::{Opener, Watch};
+use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
 use crate::log::{self, LogFormat};
 use crate::signals::end_a_service;
@@ -54,12 +53,21 @@ pub(crate) fn hold(
     // Until the takeover succeeds, the record must survive a failure.
     claim.keep(left.is_some());
     let (sender, events) = channel();
-    let paths = Arc::new(Paths::of(&args.uri));
+    let paths = Arc::new(Paths::default());
     let disk_sender = sender.clone();
     let watch = paths.watch(move |name| {
         let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(name));
     });
-    let opened = open(args, &claim, (watch, paths.switches()), caller)?;
+    let ours = Arc::clone(&paths);
+    let opener = Opener::new(
+        &args.remote,
+        args.engine.engine,
+        &format!("attach/{}", claim.name),
+    )?
+    .watched(watch)
+    .telling_paths(Arc::new(move |roster| ours.opened(roster)))
+    .over(left.as_ref().map_or(&[][..], |left| &left.roster));
+    let opened = open(args, &opener, caller)?;
     let counted = {
         let name = claim.name.clone();
         Stats::telling(opened, move |failed| disk_failed(&name, failed))
@@ -79,12 +87,15 @@ pub(crate) fn hold(
     front.notes().for_each(say);
     let record = Record {
         subsystem: subsystem(&args.uri, &*disk),
+        roster: left.map_or_else(Vec::new, |left| left.roster),
         ..Record::new(&claim, (kind, front.device()), (&args.uri, &*disk))
     };
     let held = Arc::new(Held {
         record: Mutex::new(record),
         disk: Mutex::new(disk),
-        resizing: Mutex::new(()),
+        changing: Mutex::new(()),
+        opener,
+        file: claim.record_file(),
         counted,
         paths,
         kind,
@@ -112,7 +123,7 @@ fn serve_until_detached(
         let sentence = "the command that asked for this disk has ended before it was attached";
         return Err(Failure::io(sentence));
     }
-    claim.write(&held.record())?;
+    held.file.write(&held.record())?;
     if let Some(file) = &args.devid_file {
         held.record().write_device(file)?;
     }
@@ -163,17 +174,9 @@ fn sockets(args: &AttachArgs) -> (bool, bool) {
 /// Opens the disk. With `--wait`, retries until the target is reachable or the caller has ended.
 fn open(
     args: &AttachArgs,
-    claim: &Claim,
-    (watch, switches): (Watch, Option<Arc<PathSwitches>>),
+    opener: &Opener,
     caller: Option<u32>,
 ) -> Result<Arc<dyn Device>, Failure> {
-    let opener = Opener::new(
-        &args.remote,
-        args.engine.engine,
-        &format!("attach/{}", claim.name),
-    )?
-    .watched(watch)
-    .switched_by(switches);
     let mut announced = false;
     loop {
         match opener.open(&args.uri, args.read_only) {

@@ -60,7 +60,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
         if let Some(file) = &args.devid_file {
             record.write_device(file)?;
         }
-        claim.write(&record)?;
+        claim.record_file().write(&record)?;
         Ok(record)
     });
     match written {

@@ -1,0 +1,127 @@
+//! Paths that join and leave an attached disk.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::attach_place::{Place, begin_nbd, until};
+use super::harness::{Ended, Serve, fabrix, make_file, path_in, scratch};
+
+/// A target at two addresses, and what its disk holds: sevens.
+struct Two {
+    _folder: TempDir,
+    api: String,
+    serve: Serve,
+}
+
+impl Two {
+    fn new(scheme: &str) -> Self {
+        let folder = scratch();
+        let image = path_in(&folder, "disk");
+        make_file(&image, 16 << 20, 0, &[7; 512]);
+        let api = format!("unix:{}", path_in(&folder, "api"));
+        let listens = [1, 2].map(|at| format!("{scheme}://127.0.0.{at}:0"));
+        let words = [&image, "--listen", &listens[0], "--listen", &listens[1]];
+        let serve = Serve::start(&[&words[..], &["--api", &api]].concat());
+        Self {
+            _folder: folder,
+            api,
+            serve,
+        }
+    }
+
+    /// The addresses that it listens on.
+    fn addresses(&self, key: &str) -> [String; 2] {
+        let at = |at: usize| self.serve.json[key][at].as_str().expect("it listens");
+        [0, 1].map(|index| at(index).to_owned())
+    }
+
+    /// The disk at each address, over NVMe.
+    fn uris(&self) -> [String; 2] {
+        let uri = self.serve.uri(0);
+        let addresses = self.addresses("listen");
+        addresses.map(|address| uri.replace(&self.serve.address(), &address))
+    }
+}
+
+fn path(place: &Place, words: &[&str]) -> Ended {
+    place.run(&[&["path"], words].concat())
+}
+
+/// The numbers of the paths that are connected.
+fn connected(one: &Value) -> Vec<u64> {
+    let paths = one["paths"].as_array().map_or(&[][..], Vec::as_slice);
+    let connected = paths.iter().filter(|path| path["state"] == "connected");
+    connected
+        .filter_map(|path| path["index"].as_u64())
+        .collect()
+}
+
+#[test]
+fn paths_are_added_and_removed_while_the_disk_is_read() {
+    let two = Two::new("nvme+tcp");
+    let [one, other] = two.uris();
+    let place = Place::new();
+    let socket = place.attach(&[&format!("multipath:({one})"), "--as", "nbd-socket"]);
+    let mut client = begin_nbd(&socket);
+    assert_eq!(client.read(0, 512), Ok(vec![7; 512]));
+    let added = path(&place, &["add", "disk1", &other, "-o", "json"]);
+    let paths = added.exits(0).json()["paths"].clone();
+    assert_eq!((&paths[1]["index"], paths.as_array().map(Vec::len)), (&1.into(), Some(2)));
+    until(&place, "over two paths", |one| connected(one) == [0, 1]);
+    path(&place, &["remove", "disk1", "0"]).exits(0);
+    assert_eq!(client.read(0, 512), Ok(vec![7; 512]), "over the new path");
+    let left = place.list().remove(0);
+    assert_eq!(connected(&left), [1], "the number stays: {left}");
+    assert_eq!(left["roster"][0]["index"], 1);
+    let text = path(&place, &["list", "disk1"]).exits(0).stdout.clone();
+    let addresses = two.addresses("listen");
+    assert!(text.contains(&addresses[1]) && !text.contains(&addresses[0]), "{text}");
+    path(&place, &["add", "disk1", &one]).exits(0);
+    until(&place, "over both again", |one| connected(one) == [0, 1]);
+    path(&place, &["remove", "disk1", "1"]).exits(0);
+    assert_eq!(client.read(0, 512), Ok(vec![7; 512]));
+    let grown = place.run(&["resize", "disk1", "-o", "json"]);
+    assert_eq!(connected(&grown.exits(0).json()), [0], "the size is asked over it");
+}
+
+#[test]
+fn a_path_that_cannot_be_added_or_removed_is_refused_with_the_reason() {
+    let two = Two::new("nvme+tcp");
+    let [one, other] = two.uris();
+    let place = Place::new();
+    place.attach(&[&format!("multipath:({one})"), "--as", "nbd-socket"]);
+    let refused = |words: &[&str], code: i32, parts: &[&str]| {
+        path(&place, words).exits(code).says(parts);
+    };
+    refused(&["remove", "disk1", "0"], 2, &["path 0 is the last one"]);
+    refused(&["remove", "disk1", "5"], 2, &["there is no path 5"]);
+    refused(&["add", "disk1", &one], 2, &["are the same path"]);
+    let another = Serve::start(&["ram:16M"]);
+    let uuid = |serve: &Serve| serve.json["exports"][0]["uuid"].as_str().map(str::to_owned);
+    let uuids = [&two.serve, &another].map(|serve| uuid(serve).expect("a UUID"));
+    let parts = ["are not the same disk", &uuids[0], &uuids[1]];
+    refused(&["add", "disk1", &another.uri(0)], 3, &parts);
+    refused(&["add", "disk1", "ram:1M"], 2, &["a path is the URI of a remote disk"]);
+    refused(&["add", "disk1", &format!("{other},ro")], 2, &["without options"]);
+    assert_eq!(connected(&place.list()[0]), [0], "nothing has changed");
+    place.run(&["detach", "disk1"]).exits(0);
+    place.attach(&[&one, "--as", "nbd-socket", "--name", "plain"]);
+    refused(&["add", "plain", &other], 2, &["attach it as", "multipath:(URI)"]);
+}
+
+#[test]
+fn a_disk_with_a_path_twice_or_with_too_many_is_refused() {
+    let two = Two::new("nvme+tcp");
+    let uri = two.serve.uri(0);
+    let place = Place::new();
+    let attach = |uri: &str| place.run(&["attach", uri, "--as", "nbd-socket"]);
+    attach(&format!("multipath:({uri},{uri})"))
+        .exits(2)
+        .says(&["are the same path"]);
+    // Nothing listens at the first ones, and none of them is tried.
+    let hosts: Vec<String> = (1..=17).map(|at| format!("127.77.0.{at}:9")).collect();
+    let many = uri.replace(&two.serve.address(), &hosts.join(","));
+    attach(&many)
+        .exits(2)
+        .says(&["17 paths: a disk has at most 16"]);
+}

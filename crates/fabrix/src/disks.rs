@@ -6,6 +6,7 @@
 //! and differ between machines. A RAM or null disk is a different disk in every process, so its
 //! identity also depends on its use.
 
+mod discovered;
 mod opened;
 mod paths;
 #[cfg(test)]
@@ -26,11 +27,12 @@ use fabrix_block::{
 use fabrix_host::iscsi::{self, Initiator};
 use fabrix_host::multipath::{PathDisk, Policy, Roster};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Transport, Weight};
-use fabrix_proto::portal::zone;
 use fabrix_target::DISCOVERY_PORT;
 
+use self::discovered::Discovered;
 pub(crate) use self::opened::kernel_folder;
 use self::opened::{Name, Opened};
+use self::paths::Origin;
 pub(crate) use self::paths::{NumberedPath, path};
 use crate::args::RemoteArgs;
 use crate::cli::terminal::say;
@@ -72,6 +74,8 @@ pub(crate) struct Opener {
     left_over: Vec<NumberedPath>,
     /// Policy of disks with several paths, whatever their text says.
     policy: Option<Policy>,
+    /// A disk that discovery finds has one path, whatever is listed.
+    has_one_path: bool,
 }
 
 impl Opener {
@@ -104,6 +108,7 @@ impl Opener {
             on_roster: None,
             left_over: Vec::new(),
             policy: None,
+            has_one_path: false,
         })
     }
 
@@ -145,6 +150,12 @@ impl Opener {
     /// The same opener, whose disks with several paths have this policy.
     pub(crate) fn under(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
+        self
+    }
+
+    /// The same opener, for which a disk that discovery finds has one path.
+    pub(crate) fn over_one_path(mut self) -> Self {
+        self.has_one_path = true;
         self
     }
 
@@ -203,15 +214,17 @@ impl Opener {
 
     fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
         match &spec.disk {
-            Disk::Remote(remote) => self.named(spec, self.open_remote(remote)?),
-            Disk::Multipath {
-                paths,
-                policy,
-                failover,
-            } => {
-                let words = (policy.as_deref(), failover.as_deref());
-                self.named(spec, self.open_paths(spec, paths, words)?)
-            }
+            Disk::Remote(remote) => match self.discovered(remote)? {
+                Discovered::Disk(disk) => self.named(spec, disk),
+                Discovered::Paths(several) => {
+                    let several = Spec {
+                        disk: several,
+                        common: spec.common.clone(),
+                    };
+                    self.named(&several, self.open_paths(&several, Origin::Listed)?)
+                }
+            },
+            Disk::Multipath { .. } => self.named(spec, self.open_paths(spec, Origin::Given)?),
             Disk::Raid0 {
                 chunk_bytes,
                 members,
@@ -542,14 +555,6 @@ fn other_address(remote: &Remote, kind: ConnectErrorKind) -> Option<String> {
 pub(crate) fn transport(remote: &Remote) -> Option<Transport> {
     let scheme = &remote.scheme;
     Transport::of_scheme(scheme).or_else(|| iscsi::Address::transport_of(scheme))
-}
-
-/// Text of an IP address, with its zone if it has one.
-pub(crate) fn host_text(address: SocketAddr) -> String {
-    match zone(address) {
-        0 => address.ip().to_string(),
-        zone => format!("{}%{zone}", address.ip()),
-    }
 }
 
 /// Whether an address is one of iSCSI, over TCP or RDMA.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabrix_block::spec::{Common, Disk, Remote, without_secrets};
 use fabrix_block::{Device, Spec};
 use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, Policy, Way};
-use fabrix_host::{ConnectError, Transport, iscsi};
+use fabrix_host::{ConnectError, ConnectErrorKind, Transport, iscsi};
 use serde::{Deserialize, Serialize};
 
 use super::{Opener, address, initiator, is_iscsi, not_reached, transport, unit};
@@ -21,13 +21,44 @@ pub(crate) struct NumberedPath {
     pub(crate) uri: String,
 }
 
+/// Open paths with their numbers.
+type Numbered = Vec<(usize, Arc<dyn PathDisk>)>;
+
+/// Where the paths of a disk come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The text of the disk: all of them can be used, now or later.
+    Given,
+    /// Discovery, which lists paths that this machine cannot use, too.
+    Listed,
+}
+
+impl Origin {
+    /// Whether a path that has failed may join the disk later. Discovery also lists paths that
+    /// refuse for now, such as those of a standby controller.
+    fn joins_later(self, error: &ConnectError) -> bool {
+        use ConnectErrorKind::{Local, Unsupported, Usage};
+        let is_for_good = matches!(error.kind(), Usage | Local | Unsupported);
+        error.is_of_the_network() || self == Self::Listed && !is_for_good
+    }
+}
+
 impl Opener {
+    /// Opens a disk over several paths.
     pub(super) fn open_paths(
         &self,
         spec: &Spec,
-        paths: &[Remote],
-        (policy, failover): (Option<&str>, Option<&str>),
+        origin: Origin,
     ) -> Result<Arc<dyn Device>, Failure> {
+        let Disk::Multipath {
+            paths,
+            policy,
+            failover,
+        } = &spec.disk
+        else {
+            unreachable!("a disk over several paths")
+        };
+        let (policy, failover) = (policy.as_deref(), failover.as_deref());
         let wrong = |why: String| Failure::usage(format!("{spec}: {why}"));
         let policy = match self.policy {
             Some(policy) => policy,
@@ -40,7 +71,7 @@ impl Opener {
             Some("fast") => Failover::Fast,
             Some(other) => return Err(wrong(format!("`failover={other}`: write safe or fast"))),
         };
-        let disk = self.join(spec, paths, (policy, failover))?;
+        let disk = self.join(spec, (paths, origin), (policy, failover))?;
         if let Some(on_roster) = &self.on_roster {
             on_roster(disk.roster());
         }
@@ -51,7 +82,7 @@ impl Opener {
     fn join(
         &self,
         spec: &Spec,
-        paths: &[Remote],
+        (paths, origin): (&[Remote], Origin),
         how: (Policy, Failover),
     ) -> Result<Multipath, Failure> {
         let failed = |error: ConnectError| {
@@ -62,11 +93,11 @@ impl Opener {
         let name = spec.to_string();
         if self.left_over.is_empty() {
             let paths: Vec<_> = paths.iter().cloned().enumerate().collect();
-            let paths = self.open_reachable(&paths)?;
+            let paths = self.open_reachable(&paths, origin)?;
             let paths = paths.into_iter().map(|(_, disk)| disk).collect();
             return multipath::connect(&name, paths, how).map_err(failed);
         }
-        let paths = self.open_reachable(&left_over(paths, &self.left_over)?)?;
+        let paths = self.open_reachable(&left_over(paths, &self.left_over)?, origin)?;
         multipath::connect_numbered(&name, paths, how).map_err(failed)
     }
 
@@ -75,7 +106,8 @@ impl Opener {
     fn open_reachable(
         &self,
         paths: &[(usize, Remote)],
-    ) -> Result<Vec<(usize, Arc<dyn PathDisk>)>, Failure> {
+        origin: Origin,
+    ) -> Result<Numbered, Failure> {
         let tried = paths.iter();
         let tried = tried.map(|(number, path)| self.try_remote(path, *number));
         let tried = tried.collect::<Result<Vec<_>, Failure>>()?;
@@ -88,17 +120,21 @@ impl Opener {
         };
         let known = [false, true].map(known);
         let opened = paths.iter().zip(tried);
-        let opened = opened.map(|((number, path), disk)| match disk {
-            Ok(disk) => Ok((*number, disk)),
+        let opened = opened.filter_map(|((number, path), disk)| match disk {
+            Ok(disk) => Some(Ok((*number, disk))),
             Err(error) => match &known[usize::from(is_iscsi(path))] {
-                Some(known) if error.is_of_the_network() => {
+                Some(known) if origin.joins_later(&error) => {
                     say(format_args!(
                         "warning: {error}; this path joins the disk when it can"
                     ));
-                    let disk = self.open_later((path, *number), &**known)?;
-                    Ok((*number, disk))
+                    let disk = self.open_later((path, *number), &**known);
+                    Some(disk.map(|disk| (*number, disk)))
                 }
-                _ => Err(not_reached(path)(error)),
+                Some(_) if origin == Origin::Listed => {
+                    say(format_args!("warning: {error}; this path is left out"));
+                    None
+                }
+                _ => Some(Err(not_reached(path)(error))),
             },
         });
         opened.collect()

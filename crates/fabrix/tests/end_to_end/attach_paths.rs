@@ -1,4 +1,6 @@
-//! Paths that join and leave an attached disk.
+//! Paths that join and leave an attached disk, and paths that discovery lists.
+
+use std::path::Path;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -66,7 +68,10 @@ fn paths_are_added_and_removed_while_the_disk_is_read() {
     assert_eq!(client.read(0, 512), Ok(vec![7; 512]));
     let added = path(&place, &["add", "disk1", &other, "-o", "json"]);
     let paths = added.exits(0).json()["paths"].clone();
-    assert_eq!((&paths[1]["index"], paths.as_array().map(Vec::len)), (&1.into(), Some(2)));
+    assert_eq!(
+        (&paths[1]["index"], paths.as_array().map(Vec::len)),
+        (&1.into(), Some(2))
+    );
     until(&place, "over two paths", |one| connected(one) == [0, 1]);
     path(&place, &["remove", "disk1", "0"]).exits(0);
     assert_eq!(client.read(0, 512), Ok(vec![7; 512]), "over the new path");
@@ -75,13 +80,20 @@ fn paths_are_added_and_removed_while_the_disk_is_read() {
     assert_eq!(left["roster"][0]["index"], 1);
     let text = path(&place, &["list", "disk1"]).exits(0).stdout.clone();
     let addresses = two.addresses("listen");
-    assert!(text.contains(&addresses[1]) && !text.contains(&addresses[0]), "{text}");
+    assert!(
+        text.contains(&addresses[1]) && !text.contains(&addresses[0]),
+        "{text}"
+    );
     path(&place, &["add", "disk1", &one]).exits(0);
     until(&place, "over both again", |one| connected(one) == [0, 1]);
     path(&place, &["remove", "disk1", "1"]).exits(0);
     assert_eq!(client.read(0, 512), Ok(vec![7; 512]));
     let grown = place.run(&["resize", "disk1", "-o", "json"]);
-    assert_eq!(connected(&grown.exits(0).json()), [0], "the size is asked over it");
+    assert_eq!(
+        connected(&grown.exits(0).json()),
+        [0],
+        "the size is asked over it"
+    );
 }
 
 #[test]
@@ -101,12 +113,24 @@ fn a_path_that_cannot_be_added_or_removed_is_refused_with_the_reason() {
     let uuids = [&two.serve, &another].map(|serve| uuid(serve).expect("a UUID"));
     let parts = ["are not the same disk", &uuids[0], &uuids[1]];
     refused(&["add", "disk1", &another.uri(0)], 3, &parts);
-    refused(&["add", "disk1", "ram:1M"], 2, &["a path is the URI of a remote disk"]);
-    refused(&["add", "disk1", &format!("{other},ro")], 2, &["without options"]);
+    refused(
+        &["add", "disk1", "ram:1M"],
+        2,
+        &["a path is the URI of a remote disk"],
+    );
+    refused(
+        &["add", "disk1", &format!("{other},ro")],
+        2,
+        &["without options"],
+    );
     assert_eq!(connected(&place.list()[0]), [0], "nothing has changed");
     place.run(&["detach", "disk1"]).exits(0);
     place.attach(&[&one, "--as", "nbd-socket", "--name", "plain"]);
-    refused(&["add", "plain", &other], 2, &["attach it as", "multipath:(URI)"]);
+    refused(
+        &["add", "plain", &other],
+        2,
+        &["attach it as", "multipath:(URI)"],
+    );
 }
 
 #[test]
@@ -124,4 +148,57 @@ fn a_disk_with_a_path_twice_or_with_too_many_is_refused() {
     attach(&many)
         .exits(2)
         .says(&["17 paths: a disk has at most 16"]);
+}
+
+/// Attaches the disk of a URI without a name over the paths that discovery lists. Reads go on when
+/// one of the addresses is closed and its path is out of use.
+fn is_over_both(two: &Two, scheme: &str, key: &str) {
+    let addresses = two.addresses(key);
+    let uris = addresses.map(|address| format!("{scheme}://{address}"));
+    let place = Place::new();
+    let attached = place.run(&["attach", &uris[0], "--as", "nbd-socket"]);
+    attached
+        .exits(0)
+        .says(&["the disk has 2 paths", &uris[0], &uris[1]]);
+    let mut client = begin_nbd(Path::new(attached.stdout.trim()));
+    until(&place, "over two paths", |one| connected(one) == [0, 1]);
+    assert_eq!(client.read(0, 512), Ok(vec![7; 512]));
+    fabrix(&["ctl", "--api", &two.api, "listener", "remove", &uris[0]]).exits(0);
+    path(&place, &["fail", "disk1", "0"]).exits(0);
+    assert_eq!(client.read(0, 512), Ok(vec![7; 512]), "over the other one");
+    path(&place, &["remove", "disk1", "0"]).exits(0);
+    assert_eq!(client.read(0, 512), Ok(vec![7; 512]));
+    assert_eq!(connected(&place.list()[0]), [1]);
+}
+
+#[test]
+fn a_subsystem_that_discovery_lists_at_two_addresses_is_a_disk_over_both() {
+    is_over_both(&Two::new("nvme+tcp"), "nvme+tcp", "listen");
+}
+
+#[test]
+fn a_target_that_is_listed_at_two_portals_is_a_disk_over_both() {
+    is_over_both(&Two::new("iscsi"), "iscsi", "portals");
+}
+
+#[test]
+fn a_uri_with_a_name_stays_one_path_and_a_policy_belongs_to_listed_ones() {
+    let two = Two::new("nvme+tcp");
+    let uri = two.serve.uri(0);
+    let bench = |uri: &str| fabrix(&["bench", uri, "--runtime", "50ms"]);
+    let named = bench(&uri);
+    assert!(!named.exits(0).stderr.contains("paths"), "{named}");
+    bench(&format!("{uri},policy=round-robin"))
+        .exits(2)
+        .says(&["`policy` is not an option of a remote disk"]);
+    let found = format!("nvme+tcp://{}", two.serve.address());
+    bench(&format!("{found},policy=round-robin,failover=fast"))
+        .exits(0)
+        .says(&["the disk has 2 paths"]);
+    bench(&format!("{found},policy=fastest"))
+        .exits(2)
+        .says(&["`fastest` is not a policy"]);
+    let one = Serve::start(&["ram:16M"]);
+    let plain = bench(&format!("nvme+tcp://{}", one.address()));
+    assert!(!plain.exits(0).stderr.contains("paths"), "{plain}");
 }

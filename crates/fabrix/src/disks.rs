@@ -30,6 +30,7 @@ use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, T
 use fabrix_target::DISCOVERY_PORT;
 
 use self::discovered::Discovered;
+pub(crate) use self::discovered::leads_to_discovery;
 pub(crate) use self::opened::kernel_folder;
 use self::opened::{Name, Opened};
 use self::paths::Origin;

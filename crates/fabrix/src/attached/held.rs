@@ -4,7 +4,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use fabrix_block::filter::stats::Stats;
+use fabrix_block::spec::Remote;
 use fabrix_block::{Device, Durability, OpenError, OpenErrorKind};
+use fabrix_host::multipath::PathLocation;
 use serde_json::{Value, json};
 
 use super::front::Front;
@@ -15,7 +17,7 @@ use crate::counters;
 use crate::disks::{Opener, PathName};
 use crate::failure::Failure;
 use crate::locks::lock;
-use crate::log;
+use crate::log::{self, Level};
 
 /// An attached disk, as the control socket sees it.
 pub(crate) struct Held {
@@ -94,6 +96,30 @@ impl Held {
         Ok(())
     }
 
+    /// Asks discovery again, and takes in the ports that it lists now and did not before.
+    pub(super) fn look_for_paths(&self, uri: &str) {
+        let (present, removed) = self.paths.locations();
+        let listed = self.opener.listed_again(uri, &present);
+        let is_known = |path: &Remote| present.iter().chain(&removed).any(|it| is_at(path, it));
+        let _one_at_a_time = lock(&self.changing);
+        for path in listed.iter().filter(|path| !is_known(path)) {
+            let open = |number| self.opener.open_remote_path(path, number);
+            match self.paths.add(open) {
+                Ok(()) => {
+                    log::say(
+                        Level::Info,
+                        format_args!("{path}: discovery lists this path now"),
+                    );
+                    self.paths_changed();
+                }
+                Err(failure) => log::say(
+                    Level::Info,
+                    format_args!("{failure}: this path is left out"),
+                ),
+            }
+        }
+    }
+
     /// A process that takes the disk over finds its paths in the record.
     fn paths_changed(&self) {
         let mut record = lock(&self.record);
@@ -146,6 +172,13 @@ impl Held {
         *lock(&self.disk) = fresh;
         Ok(())
     }
+}
+
+/// Whether a path of a list leads to a location.
+fn is_at(path: &Remote, location: &PathLocation) -> bool {
+    let ip = path.host.split('%').next().and_then(|ip| ip.parse().ok());
+    let (ip_there, port) = (location.address.ip(), location.address.port());
+    path.scheme == location.scheme && ip == Some(ip_there) && path.port == Some(port)
 }
 
 /// The disk's fault in an error. None if the disk could not be asked.

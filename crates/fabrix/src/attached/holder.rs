@@ -26,7 +26,7 @@ use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::notices::disk_failed;
 use crate::cli::terminal::{say, show};
-use crate::disks::Opener;
+use crate::disks::{Opener, leads_to_discovery};
 use crate::failure::{Failure, Kind};
 use crate::log::{self, LogFormat};
 use crate::signals::end_a_service;
@@ -55,9 +55,15 @@ pub(crate) fn hold(
     let (sender, events) = channel();
     let paths = Arc::new(Paths::default());
     let disk_sender = sender.clone();
-    let watch = paths.watch(move |name| {
-        let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(name));
-    });
+    let (moved_sender, moved) = channel();
+    let watch = paths.watch(
+        move |name| {
+            let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(name));
+        },
+        move || {
+            let _nobody_asks = moved_sender.send(());
+        },
+    );
     let ours = Arc::clone(&paths);
     let opener = Opener::new(
         &args.remote,
@@ -102,6 +108,7 @@ pub(crate) fn hold(
         front,
         sender: Mutex::new(sender),
     });
+    follow_discovery(&held, &args.uri, moved);
     let kept = serve_until_detached((args, caller), &held, &claim, &events, ready);
     // An ended front end needs no shard. After a failure, the front end is ended by force, together
     // with waiting requests.
@@ -110,6 +117,20 @@ pub(crate) fn hold(
     }
     shards.stop();
     kept
+}
+
+/// Asks discovery again whenever a path was lost or is back, if the URI of the disk leads there.
+fn follow_discovery(held: &Arc<Held>, uri: &str, moved: Receiver<()>) {
+    if held.paths.locations().0.is_empty() || !leads_to_discovery(uri) {
+        return;
+    }
+    let (held, uri) = (Arc::clone(held), uri.to_owned());
+    std::thread::spawn(move || {
+        while moved.recv().is_ok() {
+            while moved.try_recv().is_ok() {}
+            held.look_for_paths(&uri);
+        }
+    });
 }
 
 fn serve_until_detached(

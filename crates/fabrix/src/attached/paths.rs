@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fabrix_host::PathEvent;
-use fabrix_host::multipath::{Access, Member, PathDisk, Roster};
+use fabrix_host::multipath::{Access, Member, PathDisk, PathLocation, Roster};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,8 @@ pub(crate) struct Paths {
     roster: Mutex<Option<Arc<Roster>>>,
     /// Whether the known connections are all paths to the whole disk. Others have left.
     is_several: AtomicBool,
+    /// Paths that were removed. They do not come back because discovery lists them.
+    removed: Mutex<Vec<PathLocation>>,
 }
 
 /// A change of which paths get requests.
@@ -138,11 +140,13 @@ impl Paths {
         let roster = self.roster()?;
         let number = roster.free_number()?;
         let disk = open(number)?;
+        let location = disk.location();
         // Known before its first event.
         insert(&mut lock(&self.known), name(number, &*disk));
         let joined = roster.join(number, disk);
-        if joined.is_err() {
-            self.forget(number);
+        match &joined {
+            Ok(()) => lock(&self.removed).retain(|removed| *removed != location),
+            Err(_) => self.forget(number),
         }
         Ok(joined?)
     }
@@ -151,9 +155,21 @@ impl Paths {
     ///
     /// Errors: there is no such path, or it is the last one.
     pub(crate) fn remove(&self, index: usize) -> Result<(), Failure> {
-        self.roster()?.leave(index)?;
+        let roster = self.roster()?;
+        let members = roster.members();
+        roster.leave(index)?;
         self.forget(index);
+        let left = members.iter().filter(|member| member.number == index);
+        lock(&self.removed).extend(left.map(|member| member.disk.location()));
         Ok(())
+    }
+
+    /// Where the paths lead that the disk has, and those that were removed from it.
+    pub(crate) fn locations(&self) -> (Vec<PathLocation>, Vec<PathLocation>) {
+        let roster = lock(&self.roster).clone();
+        let members = roster.map_or_else(Vec::new, |roster| roster.members());
+        let present = members.iter().map(|member| member.disk.location());
+        (present.collect(), lock(&self.removed).clone())
     }
 
     fn forget(&self, index: usize) {
@@ -171,19 +187,32 @@ impl Paths {
         members.iter().map(numbered).collect()
     }
 
-    /// A handler for the events of a session. `changed` is also told of changes of the disk.
+    /// A handler for the events of a session. `changed` is also told of changes of the disk, and
+    /// `moved` when a path was lost or is back.
     pub(crate) fn watch(
         self: &Arc<Self>,
         changed: impl Fn(PathName) + Send + Sync + 'static,
+        moved: impl Fn() + Send + Sync + 'static,
     ) -> Watch {
         let paths = Arc::clone(self);
         Arc::new(move |name, event| {
             let has_changed = event == PathEvent::Changed;
+            let before = paths.outages();
             paths.take(&name, event);
             if has_changed {
                 changed(name);
+            } else if paths.outages() != before {
+                moved();
             }
         })
+    }
+
+    /// Number of paths that are being connected again, and number of those that were.
+    fn outages(&self) -> (usize, u64) {
+        let known = lock(&self.known);
+        let lost = known.iter().filter(|it| it.state == State::Reconnecting);
+        let again = known.iter().map(|path| path.reconnects).sum();
+        (lost.count(), again)
     }
 
     fn take(&self, name: &PathName, event: PathEvent) {

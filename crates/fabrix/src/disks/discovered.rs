@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use fabrix_block::Spec;
 use fabrix_block::spec::{Disk, Remote};
 use fabrix_host::iscsi::{self, DiscoveredTarget};
-use fabrix_host::multipath::{MOST_PATHS, PathDisk};
-use fabrix_host::{Address, DiscoveryLog};
+use fabrix_host::multipath::{MOST_PATHS, PathDisk, PathLocation};
+use fabrix_host::{Address, DiscoveryLog, host_text};
 use fabrix_target::DISCOVERY_PORT;
 
 use super::{Opener, address, initiator, is_iscsi, not_reached, unit};
@@ -67,6 +68,30 @@ impl Opener {
         }))
     }
 
+    /// The paths that discovery lists now for an open disk whose URI leads there. The first answer
+    /// counts, of the address in the URI and of those of its paths. Empty: nothing answers.
+    pub(crate) fn listed_again(&self, uri: &str, present: &[PathLocation]) -> Vec<Remote> {
+        let target = present.first().map(|location| &location.target);
+        let (Some(remote), Some(target)) = (remote_of(uri), target) else {
+            return Vec::new();
+        };
+        let (remote, _) = split(&remote);
+        let remote = Remote {
+            nqn: Some(target.clone()),
+            ..remote
+        };
+        let others = present.iter().map(|location| Remote {
+            scheme: location.scheme.to_owned(),
+            host: host_text(location.address),
+            port: Some(location.address.port()),
+            ..remote.clone()
+        });
+        let mut services = std::iter::once(remote.clone()).chain(others);
+        let answered = services.find_map(|it| Some((self.ask(&it).ok()?, it)));
+        let listed = answered.and_then(|(answer, service)| listed(&service, &answer).ok());
+        listed.unwrap_or_default()
+    }
+
     /// Asks the discovery service of a URI.
     fn ask(&self, remote: &Remote) -> Result<Answer, Failure> {
         let (options, theirs) = self.remote_options(remote)?;
@@ -99,6 +124,19 @@ impl Opener {
                 ..remote.clone()
             }),
         }
+    }
+}
+
+/// Whether a disk is found by discovery.
+pub(crate) fn leads_to_discovery(uri: &str) -> bool {
+    remote_of(uri).is_some_and(|remote| asks_discovery(&remote))
+}
+
+/// The address of a URI. None: it is another disk.
+fn remote_of(uri: &str) -> Option<Remote> {
+    match Spec::parse(uri).ok()?.disk {
+        Disk::Remote(remote) => Some(remote),
+        _ => None,
     }
 }
 

@@ -176,8 +176,16 @@ impl Opener {
         text: &str,
         number: usize,
     ) -> Result<Arc<dyn PathDisk>, Failure> {
-        let path = path(text)?;
-        self.try_remote(&path, number)?.map_err(not_reached(&path))
+        self.open_remote_path(&path(text)?, number)
+    }
+
+    /// As [`open_path`](Self::open_path), with the parsed URI.
+    pub(crate) fn open_remote_path(
+        &self,
+        path: &Remote,
+        number: usize,
+    ) -> Result<Arc<dyn PathDisk>, Failure> {
+        self.try_remote(path, number)?.map_err(not_reached(path))
     }
 }
 

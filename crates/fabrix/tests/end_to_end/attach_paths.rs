@@ -202,3 +202,29 @@ fn a_uri_with_a_name_stays_one_path_and_a_policy_belongs_to_listed_ones() {
     let plain = bench(&format!("nvme+tcp://{}", one.address()));
     assert!(!plain.exits(0).stderr.contains("paths"), "{plain}");
 }
+
+#[test]
+fn a_port_that_discovery_lists_later_becomes_a_path_when_the_path_is_back() {
+    let folder = scratch();
+    let image = path_in(&folder, "disk");
+    make_file(&image, 16 << 20, 0, &[7; 512]);
+    let serve = Serve::start(&[&image]);
+    let first = format!("nvme+tcp://{}", serve.address());
+    let place = Place::new();
+    let uri = format!("{first},policy=queue-depth");
+    let socket = place.attach(&[&uri, "--as", "nbd-socket"]);
+    until(&place, "over one path", |one| connected(one) == [0]);
+    serve.stop();
+    let more = [&image, "--listen", "nvme+tcp://127.0.0.2:0"];
+    let _serve = Serve::start_again_on(&more, &first);
+    let both = until(&place, "over the new port too", |one| {
+        connected(one) == [0, 1]
+    });
+    let address = both["paths"][1]["address"].as_str();
+    assert!(
+        address.is_some_and(|it| it.starts_with("127.0.0.2:")),
+        "{both}"
+    );
+    path(&place, &["remove", "disk1", "0"]).exits(0);
+    assert_eq!(begin_nbd(&socket).read(0, 512), Ok(vec![7; 512]));
+}

@@ -3,7 +3,6 @@
 //! Keeps the properties that the disk had when it was opened. Each channel has its own session, so
 //! shards share nothing. See `docs/design/host.md`.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use fabrix_rt::Shard;
 use super::Address;
 use super::known_disk::KnownDisk;
 use super::plan::{Found, Plan};
-use crate::multipath::{Link, PathChannel, PathDisk, Way};
+use crate::multipath::{Link, PathChannel, PathDisk, PathLocation, Way};
 use crate::{ConnectError, ConnectErrorKind, sizes};
 
 /// A disk over iSCSI.
@@ -129,8 +128,14 @@ impl PathDisk for RemoteUnit {
         self.plan.options.patience()
     }
 
-    fn route(&self) -> (SocketAddr, Option<IpAddr>) {
-        (self.plan.portal, self.plan.options.local)
+    fn location(&self) -> PathLocation {
+        PathLocation {
+            scheme: Address::scheme(self.plan.transport),
+            address: self.plan.portal,
+            from: self.plan.options.local,
+            target: self.plan.target.as_deref().unwrap_or_default().to_owned(),
+            unit: self.plan.lun.unwrap_or_default().into(),
+        }
     }
 }
 

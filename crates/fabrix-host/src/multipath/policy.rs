@@ -70,6 +70,11 @@ impl Selector {
         }
     }
 
+    /// Whether the policy asks how far the cards are.
+    pub(super) fn wants_distance(&self) -> bool {
+        self.policy == Policy::Numa
+    }
+
     /// The path for a request of so many bytes. None: no path can be used.
     pub(super) fn pick(&mut self, paths: &[View], bytes: u64, now: Nanos) -> Option<usize> {
         let optimized = paths.iter().any(|path| path.is_usable && path.is_optimized);

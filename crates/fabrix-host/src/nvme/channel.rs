@@ -3,7 +3,6 @@
 //! Keeps the properties that the namespace had when it was opened. Each channel has a controller of
 //! its own, so shards share nothing. See `docs/design/host.md`.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use fabrix_rt::Shard;
 
 use super::known_disk::KnownDisk;
 use super::plan::Plan;
-use crate::multipath::{Link, PathChannel, PathDisk, Way};
+use crate::multipath::{Link, PathChannel, PathDisk, PathLocation, Way};
 use crate::resolve::Subsystem;
 use crate::{Address, ConnectError, sizes};
 
@@ -157,8 +156,14 @@ impl PathDisk for RemoteDisk {
         self.plan.options.patience()
     }
 
-    fn route(&self) -> (SocketAddr, Option<IpAddr>) {
-        (self.plan.address, self.plan.options.local)
+    fn location(&self) -> PathLocation {
+        PathLocation {
+            scheme: self.plan.transport.scheme(),
+            address: self.plan.address,
+            from: self.plan.options.local,
+            target: self.plan.subsystem.as_str().to_owned(),
+            unit: self.disk.nsid,
+        }
     }
 }
 

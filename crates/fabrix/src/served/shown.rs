@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fabrix_block::spec::{Disk, Remote, Size};
 use fabrix_block::{Durability, Spec};
+use fabrix_host::host_text;
 use fabrix_target::{DISCOVERY_PORT, Export, Listen, Portal, Protocol};
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use super::ana::groups_json;
 use super::listen::listen_text;
 use crate::cli::terminal::quoted;
 use crate::counters;
-use crate::disks::{host_text, lun_of_libiscsi};
+use crate::disks::lun_of_libiscsi;
 use crate::locks::lock;
 
 impl Served {

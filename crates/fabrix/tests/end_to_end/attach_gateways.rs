@@ -77,11 +77,7 @@ fn a_disk_behind_two_gateways_has_two_paths_and_discovery_at_each_lists_both() {
         );
     }
     let place = Place::new();
-    let both = format!(
-        "multipath:({},{}),policy=fixed:0",
-        gateways[0].uri(0),
-        gateways[1].uri(0)
-    );
+    let both = format!("nvme+tcp://{},policy=fixed:0", ports[0]);
     let socket = place.attach(&[&both, "--as", "nbd-socket"]);
     let mut client = begin_nbd(&socket);
     assert_eq!(client.read(0, 512), Ok(vec![7; 512]), "over the first");
@@ -92,6 +88,10 @@ fn a_disk_behind_two_gateways_has_two_paths_and_discovery_at_each_lists_both() {
         Ok(vec![7; 512]),
         "over the second gateway"
     );
+    let other = format!("nvme+tcp://{}", ports[1]);
+    fabrix(&["bench", &other, "--runtime", "50ms"])
+        .exits(0)
+        .says(&[&ports[0].to_string(), "joins the disk when it can"]);
 }
 
 #[test]

@@ -510,6 +510,21 @@ write_long() {
     done
 }
 
+# links_away COUNT: a network namespace `away`, and links to it: near1 with 10.0.1.2 here, far1 with 10.0.1.1 there, and so
+# on. Modules: veth. Tools: ip.
+links_away() {
+    ip netns add away
+    link=0
+    while [ $link -lt "$1" ]; do
+        link=$((link + 1))
+        ip link add near$link type veth peer name far$link netns away
+        ip addr add 10.0.$link.2/24 dev near$link
+        ip link set near$link up
+        ip netns exec away ip addr add 10.0.$link.1/24 dev far$link
+        ip netns exec away ip link set far$link up
+    done
+}
+
 # RDMA without a network adapter for it: soft-RoCE on a network device of its own. Modules: rdma_rxe crc32_generic
 # rdma_ucm dummy. Tools: ip rdma libibverbs.so.1 librdmacm.so.1 librxe-rdmav34.so. The kernel complains that it does not
 # know how fast such a device is: "speed is unknown". crc32_generic is asked for by name when a link is added.
@@ -538,7 +553,12 @@ rdma_link() {
 # Nothing of ours is left on the device, and no message has ever come before its receive was posted.
 rdma_unused() {
     wait_for 10 rdma_is_unused
-    is "messages without a receive" "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_rnr_err)" 0
+    all_received "the end"
+}
+
+# all_received STEP: up to this step every message has found a receive that was posted before.
+all_received() {
+    is "messages without a receive up to $1" "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_rnr_err)" 0
 }
 
 rdma_is_unused() {
@@ -549,7 +569,7 @@ rdma_is_unused() {
 # rdma_unused_by PROGRAM: as rdma_unused, where the kernel itself has used the device too.
 rdma_unused_by() {
     wait_for 10 rdma_has_none_of "$1"
-    is "messages without a receive" "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_rnr_err)" 0
+    all_received "the end"
 }
 
 rdma_has_none_of() {

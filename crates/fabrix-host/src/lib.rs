@@ -52,6 +52,8 @@ pub use timing::Trace;
 use nvme::Plan;
 use resolve::{Subsystem, first_that_answers, only_subsystem, resolve};
 
+pub use resolve::host_text;
+
 /// Connects once, reads the properties of the namespace, and returns it as a disk.
 ///
 /// # Errors
@@ -59,10 +61,53 @@ use resolve::{Subsystem, first_that_answers, only_subsystem, resolve};
 pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, ConnectError> {
     options.check()?;
     options.check_transport(address.transport)?;
-    let subsystem = match &address.subsystem {
-        Some(name) => Subsystem::named(name, resolve(&address.host, address.port)?)?,
-        None => only_subsystem(address, &discover(address, options)?)?,
+    match &address.subsystem {
+        Some(name) => {
+            let subsystem = Subsystem::named(name, resolve(&address.host, address.port)?)?;
+            connect_to(address, subsystem, options)
+        }
+        None => connect_listed(address, &discover(address, options)?, options),
+    }
+}
+
+/// As [`connect`], where the discovery log of the address says. Without a name in the address it
+/// leads to the only subsystem of the log.
+///
+/// # Errors
+/// As of [`connect`], or the log has several subsystems.
+pub fn connect_listed(
+    address: &Address,
+    log: &DiscoveryLog,
+    options: &Options,
+) -> Result<RemoteDisk, ConnectError> {
+    connect_to(address, only_subsystem(address, log)?, options)
+}
+
+/// The ports of the subsystem of an address that the discovery log there has over TCP and RDMA,
+/// each once and in its order. Without a name in the address it is the only subsystem of the log.
+///
+/// # Errors
+/// The log has several subsystems or none, or the host is unknown.
+pub fn listed_ports(address: &Address, log: &DiscoveryLog) -> Result<Vec<Address>, ConnectError> {
+    let subsystem = only_subsystem(address, log)?;
+    let service = resolve(&address.host, address.port)?;
+    let ports = resolve::ports(&service, &subsystem.name, log).into_iter();
+    let port = |(transport, portal)| Address {
+        transport,
+        host: host_text(portal),
+        port: portal.port(),
+        subsystem: Some(subsystem.name.as_str().to_owned()),
+        nsid: address.nsid,
     };
+    Ok(ports.map(port).collect())
+}
+
+/// Connects once to a subsystem of an address, and returns its namespace as a disk.
+fn connect_to(
+    address: &Address,
+    subsystem: Subsystem,
+    options: &Options,
+) -> Result<RemoteDisk, ConnectError> {
     let portals = options.reachable(subsystem.portals)?;
     let options = Arc::new(options.clone());
     let plan = Plan {

@@ -77,22 +77,25 @@ pub(crate) fn first_that_answers<T>(
     Err(unreachable.unwrap_or_else(none).at(address))
 }
 
-/// The only subsystem that a discovery log offers over the transport of the address.
+/// The subsystem of an address, at the portals that a discovery log has for it over the transport
+/// of the address. Without a name it is the only one there.
 pub(crate) fn only_subsystem(
     address: &Address,
     log: &DiscoveryLog,
 ) -> Result<Subsystem, ConnectError> {
-    let transport = match address.transport {
-        Transport::Tcp => DiscoveredTransport::Tcp,
-        Transport::Rdma => DiscoveredTransport::Rdma,
-    };
     let ours = |record: &&DiscoveredRecord| {
-        record.subtype == DiscoveredSubtype::Nvm && record.transport == transport
+        let wanted = address.subsystem.as_deref();
+        record.subtype == DiscoveredSubtype::Nvm
+            && transport_of(record) == Some(address.transport)
+            && wanted.is_none_or(|name| name == record.subsystem.as_str())
     };
     let records: Vec<&DiscoveredRecord> = log.records.iter().filter(ours).collect();
     let mut names: Vec<&Nqn> = records.iter().map(|record| &record.subsystem).collect();
     names.sort_by_key(|name| name.as_str());
     names.dedup();
+    if let (Some(name), true) = (&address.subsystem, names.is_empty()) {
+        return Subsystem::named(name, resolve(&address.host, address.port)?);
+    }
     let shown: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
     only_name(&address, "subsystems", &shown)?;
     match names.as_slice() {
@@ -115,6 +118,63 @@ pub(crate) fn only_subsystem(
                 "{address} offers no subsystem to this host; ask for this host's NQN to be allowed there"
             ),
         )),
+    }
+}
+
+/// The ports of a subsystem that a discovery log has over TCP and RDMA, each once. The portals of
+/// `service` are those of the discovery service, see [`portals`].
+pub(crate) fn ports(
+    service: &[SocketAddr],
+    name: &Nqn,
+    log: &DiscoveryLog,
+) -> Vec<(Transport, SocketAddr)> {
+    let mut ports = Vec::new();
+    let of_it = |record: &&DiscoveredRecord| {
+        record.subtype == DiscoveredSubtype::Nvm && record.subsystem == *name
+    };
+    for record in log.records.iter().filter(of_it) {
+        if let (Some(transport), Some((ip, port))) = (transport_of(record), place_of(record))
+            && let Some(address) = at_service(service, ip, port)
+            && !ports.contains(&(transport, address))
+        {
+            ports.push((transport, address));
+        }
+    }
+    ports
+}
+
+/// The address of a record. The unspecified one is that of the discovery service of its family.
+fn at_service(service: &[SocketAddr], ip: IpAddr, port: u16) -> Option<SocketAddr> {
+    if !ip.is_unspecified() {
+        return Some(on_the_link_of(service, SocketAddr::new(ip, port)));
+    }
+    let mut portals = service.iter();
+    let mut portal = *portals.find(|portal| portal.is_ipv4() == ip.is_ipv4())?;
+    portal.set_port(port);
+    Some(portal)
+}
+
+/// The transport of a record. None: one that this host does not have.
+fn transport_of(record: &DiscoveredRecord) -> Option<Transport> {
+    match record.transport {
+        DiscoveredTransport::Tcp => Some(Transport::Tcp),
+        DiscoveredTransport::Rdma => Some(Transport::Rdma),
+        DiscoveredTransport::Other(_) => None,
+    }
+}
+
+/// Address and port of a record. None: they cannot be read.
+fn place_of(record: &DiscoveredRecord) -> Option<(IpAddr, u16)> {
+    let address = record.address.split('%').next()?;
+    Some((address.parse().ok()?, record.service.parse().ok()?))
+}
+
+/// Text of an IP address, with its zone if it has one.
+#[must_use]
+pub fn host_text(address: SocketAddr) -> String {
+    match zone(address) {
+        0 => address.ip().to_string(),
+        zone => format!("{}%{zone}", address.ip()),
     }
 }
 
@@ -142,13 +202,8 @@ pub(crate) fn only_name<'a>(
 /// link-local address is on the link of the discovery service: the zone in a record is a name of
 /// the target's own link.
 fn portals(service: &[SocketAddr], records: &[&DiscoveredRecord]) -> Vec<SocketAddr> {
-    let listed: Vec<(IpAddr, u16)> = records
-        .iter()
-        .filter_map(|record| {
-            let address = record.address.split('%').next()?;
-            Some((address.parse().ok()?, record.service.parse().ok()?))
-        })
-        .collect();
+    let listed = records.iter().filter_map(|record| place_of(record));
+    let listed: Vec<(IpAddr, u16)> = listed.collect();
     let is_listed = |portal: &&SocketAddr| {
         let here = |(ip, port): &(IpAddr, u16)| {
             *port == portal.port() && (ip.is_unspecified() || *ip == portal.ip())
@@ -253,6 +308,48 @@ mod tests {
         let why = resolve("fe80::1", 4420).expect_err("no link").to_string();
         assert!(why.contains("[fe80::1%eth0]"), "{why}");
         assert!(resolve("fe80::1%1", 4420).is_ok());
+    }
+
+    #[test]
+    fn ports_are_listed_once_over_the_transports_that_this_host_has() {
+        let of = |transport, address: &str| DiscoveredRecord {
+            transport,
+            ..record(address, "4420")
+        };
+        let (tcp, rdma) = (DiscoveredTransport::Tcp, DiscoveredTransport::Rdma);
+        let another = DiscoveredRecord {
+            subsystem: Nqn::new("nqn.2014-08.org.example:two").expect("an NQN"),
+            ..record("10.0.0.5", "4420")
+        };
+        let referral = DiscoveredRecord {
+            subtype: DiscoveredSubtype::Referral,
+            ..record("10.0.0.6", "8009")
+        };
+        let records = vec![
+            of(tcp, "10.0.0.2"),
+            of(rdma, "10.0.0.2"),
+            of(tcp, "10.0.0.2"),
+            of(DiscoveredTransport::Other(2), "10.0.0.3"),
+            of(tcp, "0.0.0.0"),
+            of(tcp, "::"),
+            of(tcp, "a name"),
+            another,
+            referral,
+        ];
+        let log = DiscoveryLog {
+            generation: 1,
+            records,
+            unreadable: Vec::new(),
+        };
+        let name = Nqn::new("nqn.2014-08.org.example:one").expect("an NQN");
+        let at = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+        let found = ports(&[at("10.0.0.1:8009")], &name, &log);
+        let expected = [
+            (Transport::Tcp, at("10.0.0.2:4420")),
+            (Transport::Rdma, at("10.0.0.2:4420")),
+            (Transport::Tcp, at("10.0.0.1:4420")),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub use platform::{
     is_in_memory, needed_thread, spawn, stretch,
 };
 pub use platform::{
-    counter, engine, errno, exchange, local_peer, net, process, random, terminal, topology,
+    counter, engine, errno, exchange, local_peer, net, nodes, process, random, terminal, topology,
 };
 pub use poller::Poller;
 pub use region::{HugePages, Pinned, Region};

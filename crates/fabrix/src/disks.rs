@@ -6,7 +6,9 @@
 //! and differ between machines. A RAM or null disk is a different disk in every process, so its
 //! identity also depends on its use.
 
+mod discovered;
 mod opened;
+mod paths;
 #[cfg(test)]
 mod tests;
 
@@ -23,13 +25,16 @@ use fabrix_block::{
     Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
 };
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::multipath::{self, Failover, PathDisk, PathSwitches, Policy, Way};
+use fabrix_host::multipath::{PathDisk, Policy, Roster};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Transport, Weight};
-use fabrix_proto::portal::zone;
 use fabrix_target::DISCOVERY_PORT;
 
+use self::discovered::Discovered;
+pub(crate) use self::discovered::leads_to_discovery;
 pub(crate) use self::opened::kernel_folder;
 use self::opened::{Name, Opened};
+use self::paths::Origin;
+pub(crate) use self::paths::{NumberedPath, path};
 use crate::args::RemoteArgs;
 use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
@@ -41,10 +46,13 @@ use crate::secrets;
 /// Handler for connection events of remote disks. It runs on shards, so it must not block.
 pub(crate) type Watch = Arc<dyn Fn(PathName, PathEvent) + Send + Sync>;
 
+/// Handler that gets the paths of a disk with several, when it is opened.
+pub(crate) type OnRoster = Arc<dyn Fn(&Arc<Roster>) + Send + Sync>;
+
 /// A way to a remote disk. Targets listen for several transports at one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathName {
-    /// Its place among the paths of a disk.
+    /// Its number among the paths of a disk.
     pub(crate) index: usize,
     /// Scheme of the URI.
     pub(crate) scheme: Arc<str>,
@@ -62,10 +70,13 @@ pub(crate) struct Opener {
     scope: String,
     opened: Arc<Opened>,
     watch: Option<Watch>,
-    /// Switches of the paths of a disk that has several.
-    switches: Option<Arc<PathSwitches>>,
+    on_roster: Option<OnRoster>,
+    /// The paths that a disk had when it was left, whatever its text says. Empty: those of the text.
+    left_over: Vec<NumberedPath>,
     /// Policy of disks with several paths, whatever their text says.
     policy: Option<Policy>,
+    /// A disk that discovery finds has one path, whatever is listed.
+    has_one_path: bool,
 }
 
 impl Opener {
@@ -95,8 +106,10 @@ impl Opener {
             scope: scope.to_owned(),
             opened: Arc::default(),
             watch: None,
-            switches: None,
+            on_roster: None,
+            left_over: Vec::new(),
             policy: None,
+            has_one_path: false,
         })
     }
 
@@ -114,15 +127,36 @@ impl Opener {
         self
     }
 
-    /// The same opener, whose disk with several paths is switched elsewhere.
-    pub(crate) fn switched_by(mut self, switches: Option<Arc<PathSwitches>>) -> Self {
-        self.switches = switches;
+    /// The same opener with a handler for the paths of a disk with several.
+    pub(crate) fn telling_paths(mut self, on_roster: OnRoster) -> Self {
+        self.on_roster = Some(on_roster);
         self
+    }
+
+    /// The same opener, whose disk with several paths has these. None: those of its text.
+    pub(crate) fn over(mut self, paths: &[NumberedPath]) -> Self {
+        self.left_over = paths.to_vec();
+        self
+    }
+
+    /// An opener for members of an array, whose paths are not those of the whole disk.
+    fn of_members(&self) -> Self {
+        Self {
+            on_roster: None,
+            left_over: Vec::new(),
+            ..self.clone()
+        }
     }
 
     /// The same opener, whose disks with several paths have this policy.
     pub(crate) fn under(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
+        self
+    }
+
+    /// The same opener, for which a disk that discovery finds has one path.
+    pub(crate) fn over_one_path(mut self) -> Self {
+        self.has_one_path = true;
         self
     }
 
@@ -181,20 +215,23 @@ impl Opener {
 
     fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
         match &spec.disk {
-            Disk::Remote(remote) => self.named(spec, self.open_remote(remote)?),
-            Disk::Multipath {
-                paths,
-                policy,
-                failover,
-            } => {
-                let words = (policy.as_deref(), failover.as_deref());
-                self.named(spec, self.open_paths(spec, paths, words)?)
-            }
+            Disk::Remote(remote) => match self.discovered(remote)? {
+                Discovered::Disk(disk) => self.named(spec, disk),
+                Discovered::Paths(several) => {
+                    let several = Spec {
+                        disk: several,
+                        common: spec.common.clone(),
+                    };
+                    self.named(&several, self.open_paths(&several, Origin::Listed)?)
+                }
+            },
+            Disk::Multipath { .. } => self.named(spec, self.open_paths(spec, Origin::Given)?),
             Disk::Raid0 {
                 chunk_bytes,
                 members,
             } => {
-                let opened = members.iter().map(|member| self.open_spec(member));
+                let opener = self.of_members();
+                let opened = members.iter().map(|member| opener.open_spec(member));
                 let opened = opened.collect::<Result<Vec<_>, _>>()?;
                 let name = spec.common.name.clone().unwrap_or_else(|| spec.to_string());
                 let identity = Identity::derive(&name, &self.seed(spec), "Fabrix RAID0 array");
@@ -268,97 +305,6 @@ impl Opener {
             disk = self.claimed(spec, disk, names)?;
         }
         Ok(apply_common_options(disk, &spec.common))
-    }
-
-    fn open_paths(
-        &self,
-        spec: &Spec,
-        paths: &[Remote],
-        (policy, failover): (Option<&str>, Option<&str>),
-    ) -> Result<Arc<dyn Device>, Failure> {
-        let wrong = |why: String| Failure::usage(format!("{spec}: {why}"));
-        let policy = match self.policy {
-            Some(policy) => policy,
-            None => policy
-                .map_or_else(|| Ok(Policy::default()), str::parse)
-                .map_err(wrong)?,
-        };
-        let failover = match failover {
-            None | Some("safe") => Failover::Safe,
-            Some("fast") => Failover::Fast,
-            Some(other) => return Err(wrong(format!("`failover={other}`: write safe or fast"))),
-        };
-        let paths = self.open_reachable(paths)?;
-        let name = spec.to_string();
-        let disk = multipath::connect(&name, paths, (policy, failover));
-        let disk = disk.map_err(|error| {
-            Failure::new(
-                Failure::from(error.clone()).kind(),
-                format!("{spec}: {error}"),
-            )
-        })?;
-        Ok(Arc::new(match &self.switches {
-            Some(switches) => disk.switched_by(Arc::clone(switches)),
-            None => disk,
-        }))
-    }
-
-    /// Opens all paths of a disk. One that cannot be reached now joins when it can, if the disk is
-    /// known from another one.
-    fn open_reachable(&self, paths: &[Remote]) -> Result<Vec<Arc<dyn PathDisk>>, Failure> {
-        let tried = paths.iter().enumerate();
-        let tried = tried.map(|(index, path)| self.try_remote(path, index));
-        let tried = tried.collect::<Result<Vec<_>, Failure>>()?;
-        let reached = paths.iter().zip(&tried);
-        let known = |iscsi: bool| {
-            let mut disks = reached.clone().filter(|(path, _)| is_iscsi(path) == iscsi);
-            disks.find_map(|(_, disk)| disk.as_ref().ok().map(Arc::clone))
-        };
-        let known = [false, true].map(known);
-        let opened = paths.iter().zip(tried).enumerate();
-        let opened = opened.map(|(index, (path, disk))| match disk {
-            Ok(disk) => Ok(disk),
-            Err(error) => match &known[usize::from(is_iscsi(path))] {
-                Some(known) if error.is_of_the_network() => {
-                    say(format_args!(
-                        "warning: {error}; this path joins the disk when it can"
-                    ));
-                    self.open_later((path, index), &**known)
-                }
-                _ => Err(not_reached(path)(error)),
-            },
-        });
-        opened.collect()
-    }
-
-    /// A path that is not asked, of a disk that is known from another one.
-    fn open_later(
-        &self,
-        (path, index): (&Remote, usize),
-        known: &dyn PathDisk,
-    ) -> Result<Arc<dyn PathDisk>, Failure> {
-        let (options, theirs) = self.path_options(path, index)?;
-        let (port, initiator) = match is_iscsi(path) {
-            true => (
-                iscsi::DEFAULT_PORT,
-                Some(initiator(&self.initiator, path, theirs)?),
-            ),
-            false => (fabrix_host::DEFAULT_PORT, None),
-        };
-        let unit = match is_iscsi(path) {
-            true => unit(path)?.lun.map(u32::from),
-            false => path.nsid,
-        };
-        let way = Way {
-            transport: transport(path).unwrap_or(Transport::Tcp),
-            host: &path.host,
-            port: path.port.unwrap_or(port),
-            target: path.nqn.as_deref(),
-            unit,
-            options: &options,
-            initiator: initiator.as_ref(),
-        };
-        known.elsewhere(&way).map_err(not_reached(path))
     }
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn PathDisk>, Failure> {
@@ -436,18 +382,9 @@ impl Opener {
                     let secret = Secret::of_value(secret).map_err(Failure::usage)?;
                     theirs.secret = secrets::read(&secret, remote)?;
                 }
-                _ => {
-                    let more = if is_iscsi(remote) {
-                        ", target_user and target_password"
-                    } else {
-                        ""
-                    };
-                    // The value may be a secret, so no option is shown.
-                    let mut place = remote.clone();
-                    place.options.clear();
-                    return Err(Failure::usage(format!(
-                        "{place}: `{key}` is not an option of a remote disk; there are hdr-digest, data-digest{more}"
-                    )));
+                (key, value) => {
+                    let is_host = value.is_empty() && key.contains(['.', ':']);
+                    return Err(not_an_option(remote, key, is_host));
                 }
             }
         }
@@ -473,6 +410,20 @@ fn image(rbd: &Rbd) -> fabrix_rbd::Name {
         image: rbd.image.clone(),
         snapshot: rbd.snapshot.clone(),
     }
+}
+
+fn not_an_option(remote: &Remote, key: &str, is_host: bool) -> Failure {
+    // The value may be a secret, so no option is shown.
+    let mut place = remote.clone();
+    place.options.clear();
+    let more = match (is_host, is_iscsi(remote)) {
+        (true, _) => "several hosts have a slash behind the last one: SCHEME://HOST,HOST/",
+        (false, true) => "there are hdr-digest, data-digest, target_user and target_password",
+        (false, false) => "there are hdr-digest, data-digest",
+    };
+    Failure::usage(format!(
+        "{place}: `{key}` is not an option of a remote disk; {more}"
+    ))
 }
 
 /// Refuses a disk with blocks of 1 byte.
@@ -641,14 +592,6 @@ fn other_address(remote: &Remote, kind: ConnectErrorKind) -> Option<String> {
 pub(crate) fn transport(remote: &Remote) -> Option<Transport> {
     let scheme = &remote.scheme;
     Transport::of_scheme(scheme).or_else(|| iscsi::Address::transport_of(scheme))
-}
-
-/// Text of an IP address, with its zone if it has one.
-pub(crate) fn host_text(address: SocketAddr) -> String {
-    match zone(address) {
-        0 => address.ip().to_string(),
-        zone => format!("{}%{zone}", address.ip()),
-    }
 }
 
 /// Whether an address is one of iSCSI, over TCP or RDMA.

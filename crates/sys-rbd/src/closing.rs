@@ -83,7 +83,9 @@ mod tests {
     #[test]
     fn who_finishes_waits_for_what_is_being_closed_and_not_longer_than_it_says() {
         let (go_on, told) = channel::<()>();
-        later(move || drop(told.recv()));
+        later(move || {
+            let _ended = told.recv();
+        });
         assert!(!finish(Duration::from_millis(1)));
         drop(go_on);
         assert!(finish(Duration::from_secs(60)));

@@ -2,14 +2,7 @@
 # modules: veth sch_netem
 # tools: ip tc
 # seconds: 200
-ip netns add away
-for at in 1 2; do
-    ip link add near$at type veth peer name far$at netns away
-    ip addr add 10.0.$at.2/24 dev near$at
-    ip link set near$at up
-    ip netns exec away ip addr add 10.0.$at.1/24 dev far$at
-    ip netns exec away ip link set far$at up
-done
+links_away 2
 tc qdisc add dev near1 root netem delay 10ms
 tc qdisc add dev near2 root netem delay 50ms
 ip netns exec away fabrix serve ram:32M -n $NQN -l nvme+tcp://10.0.1.1 -l nvme+tcp://10.0.2.1 --allow any -o json \

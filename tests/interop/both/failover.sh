@@ -10,14 +10,7 @@
 ROUNDS=20
 [ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || fail "this kernel has no native multipath"
 export FABRIX_API=unix:/run/fabrix.sock
-ip netns add away
-for at in 1 2; do
-    ip link add near$at type veth peer name far$at netns away
-    ip addr add 10.0.$at.2/24 dev near$at
-    ip link set near$at up
-    ip netns exec away ip addr add 10.0.$at.1/24 dev far$at
-    ip netns exec away ip link set far$at up
-done
+links_away 2
 
 serve_both() {
     ip netns exec away fabrix serve ram:16M ram:16M -n $NQN -l nvme+tcp://10.0.1.1 -l nvme+tcp://10.0.2.1 --allow any \

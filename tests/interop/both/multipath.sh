@@ -4,14 +4,7 @@
 # tools: ip ss fio
 # seconds: 400
 # log: block nbd0: shutting down sockets
-ip netns add away
-for path in 1 2; do
-    ip link add near$path type veth peer name far$path netns away
-    ip addr add 10.0.$path.2/24 dev near$path
-    ip link set near$path up
-    ip netns exec away ip addr add 10.0.$path.1/24 dev far$path
-    ip netns exec away ip link set far$path up
-done
+links_away 2
 ip netns exec away fabrix serve ram:32M ram:32M -n $NQN -l nvme+tcp://10.0.1.1 -l nvme+tcp://10.0.2.1 --allow any -o json \
     >/tmp/serve.out 2>/tmp/serve.err &
 target=$!

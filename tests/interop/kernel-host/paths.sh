@@ -9,14 +9,7 @@
 # log: (block )?nvme[0-9a-z]+: (no usable path - requeuing I/O|rescanning namespaces)|callbacks suppressed|long keepalive RTT
 [ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || fail "this kernel has no native multipath"
 export FABRIX_API=unix:/run/fabrix.sock
-ip netns add away
-for at in 1 2 3 4; do
-    ip link add near$at type veth peer name far$at netns away
-    ip addr add 10.0.$at.2/24 dev near$at
-    ip link set near$at up
-    ip netns exec away ip addr add 10.0.$at.1/24 dev far$at
-    ip netns exec away ip link set far$at up
-done
+links_away 4
 ip netns exec away fabrix serve ram:32M -n $NQN -l nvme+tcp://10.0.1.1 -l nvme+tcp://10.0.2.1 -l nvme+tcp://10.0.3.1 \
     -l nvme+tcp://10.0.4.1 --allow any --api $FABRIX_API -o json >/tmp/serve.out 2>/tmp/serve.err &
 target=$!

@@ -2,7 +2,8 @@
 # waits if none serves, and goes on when a portal is dropped and comes back.
 # modules: iscsi_tcp sd_mod crc32c_generic dm_multipath dm_service_time scsi_dh_alua tcp_diag
 # tools: iscsid iscsiadm fio ss udevadm scsi_id dmsetup multipathd libprioconst.so libprioalua.so libchecktur.so sg_rtpg sg_vpd
-# seconds: 300
+# seconds: 600
+# kernel: own newer
 # log: sd [0-9:]+: (Power-on or device reset occurred|Asymmetric access state changed|alua: )
 # log: sd [0-9:]+: \[sd[a-z]\] (tag|FAILED|Sense|Add\.|CDB)
 # log: device-mapper: multipath: [0-9:]+: (Failing|Reinstating) path

@@ -20,17 +20,22 @@ for format in text json; do
     contains "the log as $format" "$found" "$NVMET_NQN" "$RDMA" "$NVMET_PORT" "nvme subsystem" rdma
 done
 
+all_received discovery
+
 # 4k goes with the command; all that is longer goes through a window.
 mixed="--rw randrw --size 16M --runtime 1s"
 for depth in 1 16 64; do
     measured $there/$NVMET_NQN/1 $mixed --bs 4k --iodepth $depth
+    all_received "4k at depth $depth"
     measured $there/$NVMET_NQN/1 $mixed --bs 64k --iodepth $depth
+    all_received "64k at depth $depth"
 done
 measured $there/$NVMET_NQN/1 $mixed --bs 1M --iodepth 4
 measured $there/$NVMET_NQN/2 $mixed --bs 4k --iodepth 16 -i 2 --numjobs 2
 measured $there/$NVMET_NQN/2 $mixed --bs 64k --iodepth 4 --engine epoll
 # Without a name, discovery finds the only subsystem.
 measured $there $mixed --bs 16k --iodepth 8
+all_received "all sizes and engines"
 
 ends_with 2 fabrix bench $there --number-ios 10 --hdr-digest
 contains "digests over RDMA" "$said" "no digests"
@@ -38,6 +43,8 @@ not_opened nvme+rdma://$RDMA:4999/$NVMET_NQN/1 "nothing listens for RDMA connect
 not_opened $there/$NVMET_NQN.wrong/1 "there is no such subsystem"
 # Nobody has this address, and what the kernel says of it comes late.
 not_opened nvme+rdma://10.8.0.99:$NVMET_PORT/$NVMET_NQN/1 "nvme+rdma://10.8.0.99"
+
+all_received "what was refused"
 
 before=$(nvmet_controllers)
 bench_begins $there/$NVMET_NQN/1 --bs 64k --iodepth 8 -i 2 --runtime 20s
@@ -51,13 +58,17 @@ for round in 1 2; do
     nvmet_link
     wait_for 30 nvmet_made_more_than $before
     sleep 1
+    all_received "the return of the listener, round $round"
 done
 bench_goes_on
+all_received "load after the last return"
 before=$(nvmet_controllers)
 nvmet_remove
 sleep 1
 nvmet_serve /dev/nullb0
 wait_for 30 nvmet_made_more_than $before
+all_received "the return of the target"
 bench_ends 3
+all_received "the end of the load"
 nvmet_remove
 rdma_unused_by fabrix

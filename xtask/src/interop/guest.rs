@@ -23,6 +23,8 @@ pub(super) struct Outcome {
     pub(super) output: Vec<String>,
     /// From the start of the machine to its end.
     pub(super) time: Duration,
+    /// The machine ended by itself before its script began: a fault of the emulation.
+    pub(super) never_began: bool,
 }
 
 impl Outcome {
@@ -124,6 +126,7 @@ struct Heard {
     complaints: Vec<String>,
     kernel: Vec<String>,
     result: Option<String>,
+    has_begun: bool,
     /// Why something that it asked for was not done.
     refused: Option<String>,
 }
@@ -139,6 +142,7 @@ impl Heard {
         if line == "@@begin" {
             // What the firmware and the first program said is of no interest any more.
             self.output.clear();
+            self.has_begun = true;
         } else if let Some(result) = line.strip_prefix("@@result ") {
             self.result = Some(result.to_owned());
         } else if let Some(complaint) = line.strip_prefix("@@log ") {
@@ -154,6 +158,7 @@ impl Heard {
     }
 
     fn outcome(self, late: Option<String>, time: Duration) -> Outcome {
+        let never_began = late.is_none() && !self.has_begun && self.refused.is_none();
         let failure = match self.result.as_deref() {
             _ if self.refused.is_some() => self.refused,
             Some("0") if self.complaints.is_empty() => None,
@@ -168,6 +173,7 @@ impl Heard {
             failure,
             output,
             time,
+            never_began,
         }
     }
 }
@@ -197,6 +203,21 @@ mod tests {
         assert_eq!(output, ["no device", "kernel: nvme: refused"]);
         let (failure, _) = outcome(&["Kernel panic - not syncing"]);
         assert!(failure.is_some_and(|why| why.contains("before the script")));
+    }
+
+    #[test]
+    fn a_machine_that_ended_before_its_script_began_is_known() {
+        let never_began = |lines: &[&str], late: Option<&str>| {
+            let mut heard = Heard::default();
+            for line in lines {
+                heard.line((*line).to_owned());
+            }
+            let late = late.map(str::to_owned);
+            heard.outcome(late, Duration::ZERO).never_began
+        };
+        assert!(never_began(&["firmware"], None));
+        assert!(!never_began(&["firmware"], Some("too long")));
+        assert!(!never_began(&["firmware", "@@begin", "Kernel panic"], None));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use fabrix_rt::Shard;
 use super::Address;
 use super::known_disk::KnownDisk;
 use super::plan::{Found, Plan};
-use crate::multipath::{Link, PathChannel, PathDisk, Way};
+use crate::multipath::{Link, PathChannel, PathDisk, PathLocation, Way};
 use crate::{ConnectError, ConnectErrorKind, sizes};
 
 /// A disk over iSCSI.
@@ -126,6 +126,16 @@ impl PathDisk for RemoteUnit {
 
     fn patience(&self) -> Duration {
         self.plan.options.patience()
+    }
+
+    fn location(&self) -> PathLocation {
+        PathLocation {
+            scheme: Address::scheme(self.plan.transport),
+            address: self.plan.portal,
+            from: self.plan.options.local,
+            target: self.plan.target.as_deref().unwrap_or_default().to_owned(),
+            unit: self.plan.lun.unwrap_or_default().into(),
+        }
     }
 }
 

@@ -21,13 +21,14 @@ mod transfer;
 mod transport;
 
 use std::fmt;
+use std::net::SocketAddr;
 
 pub use fabrix_proto::iscsi::initiator::{DiscoveredPortal, DiscoveredTarget};
 
 pub use channel::RemoteUnit;
 
 use crate::address::write_uri;
-use crate::resolve::{first_that_answers, only_name, resolve};
+use crate::resolve::{first_that_answers, host_text, on_the_link_of, only_name, resolve};
 use crate::{ConnectError, ConnectErrorKind, Options, Transport};
 use plan::{Found, Plan};
 
@@ -146,6 +147,44 @@ pub fn discover(
         (_, Found::Targets(targets)) => Ok(targets),
         (_, Found::Unit(_)) => unreachable!("a discovery session finds targets"),
     }
+}
+
+/// The portals of the target of an address that a list has, each once and in its order. Without a
+/// name in the address it is the only target of the list. The portal that gave the list is among
+/// them, or the address itself is the only one: what a target that is reached by other addresses
+/// than its own lists is of no use here.
+///
+/// # Errors
+/// The list has several targets or none, or the host is unknown.
+pub fn listed_portals(
+    address: &Address,
+    targets: &[DiscoveredTarget],
+) -> Result<Vec<Address>, ConnectError> {
+    let name = match &address.target {
+        Some(name) => name.clone(),
+        None => only_target(address, targets)?,
+    };
+    let service = resolve(&address.host, address.port)?;
+    let listed = targets.iter().filter(|target| target.name == name);
+    let mut portals: Vec<SocketAddr> = Vec::new();
+    for portal in listed.flat_map(|target| &target.portals) {
+        let found = resolve(&portal.address, portal.port).unwrap_or_default();
+        let found = found.first().map(|found| on_the_link_of(&service, *found));
+        portals.extend(found.filter(|found| !portals.contains(found)));
+    }
+    let at = |host, port| Address {
+        host,
+        port,
+        target: Some(name.clone()),
+        ..address.clone()
+    };
+    if !portals.iter().any(|portal| service.contains(portal)) {
+        return Ok(vec![at(address.host.clone(), address.port)]);
+    }
+    let portals = portals.into_iter();
+    Ok(portals
+        .map(|portal| at(host_text(portal), portal.port()))
+        .collect())
 }
 
 /// The only target of a list.

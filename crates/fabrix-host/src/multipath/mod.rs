@@ -5,7 +5,8 @@
 //! repeated, and when, is described in `docs/design/host.md`.
 //!
 //! - `policy`: which path gets the next request.
-//! - `switches`: what an administrator wants of paths.
+//! - `roster`: the paths of a disk, which join and leave. `switches`: what an administrator wants of
+//!   them. `same`: whether they lead to one disk.
 //! - `pool`, `path`, `table`, `unsettled`: the requests of a shard.
 //! - `proofs`: who is asked to prove that a lost association is over.
 //! - `link`: what sessions and pools say to each other.
@@ -15,6 +16,8 @@ mod path;
 mod policy;
 mod pool;
 mod proofs;
+mod roster;
+mod same;
 mod switches;
 mod table;
 mod unsettled;
@@ -25,13 +28,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
-use fabrix_rt::{Shard, Token};
+use fabrix_rt::Shard;
 
 use self::link::PathLink;
 pub use self::link::{Access, AssociationName, PathChannel};
-use self::path::Path;
 pub use self::policy::Policy;
 use self::policy::Selector;
+use self::roster::is_number;
+pub use self::roster::{Member, PathLocation, Roster};
+use self::same::{common_geometry, read_only_note, same_disk};
 pub use self::switches::PathSwitches;
 use crate::iscsi::Initiator;
 use crate::resolve::resolve;
@@ -68,6 +73,9 @@ pub trait PathDisk: Device {
 
     /// Most time that requests wait while no path can be used.
     fn patience(&self) -> Duration;
+
+    /// Where the path leads.
+    fn location(&self) -> PathLocation;
 }
 
 /// Where another path of a disk leads. The protocol is that of the disk.
@@ -105,12 +113,12 @@ pub enum Failover {
 /// A disk over several paths.
 #[derive(Clone)]
 pub struct Multipath {
-    paths: Vec<Arc<dyn PathDisk>>,
+    roster: Arc<Roster>,
     policy: Policy,
     failover: Failover,
-    switches: Arc<PathSwitches>,
     geometry: Geometry,
     identity: Identity,
+    notes: Vec<String>,
 }
 
 impl Way<'_> {
@@ -127,97 +135,59 @@ impl Way<'_> {
     }
 }
 
-/// Joins the paths of one disk.
+/// Joins the paths of one disk, which get the numbers from 0 on.
 ///
 /// # Errors
-/// There are no paths or more than [`MOST_PATHS`], or two of them are not the same disk.
+/// There are no paths or more than [`MOST_PATHS`], two of them are the same path, or two are not
+/// the same disk.
 pub fn connect(
     name: &str,
     paths: Vec<Arc<dyn PathDisk>>,
-    (policy, failover): (Policy, Failover),
+    how: (Policy, Failover),
 ) -> Result<Multipath, ConnectError> {
-    let usage = |sentence: String| ConnectError::new(ConnectErrorKind::Usage, sentence);
-    let Some(first) = paths.first() else {
-        return Err(usage(
-            "a disk over several paths needs at least one".to_owned(),
-        ));
-    };
-    if paths.len() > MOST_PATHS {
-        let sentence = format!("{} paths: a disk has at most {MOST_PATHS}", paths.len());
-        return Err(usage(sentence));
-    }
-    if let Policy::Fixed(preferred) = policy
+    if let Policy::Fixed(preferred) = how.0
         && preferred >= paths.len()
     {
         let sentence = format!(
             "fixed:{preferred}: there are {} paths, counted from 0",
             paths.len()
         );
-        return Err(usage(sentence));
+        return Err(ConnectError::new(ConnectErrorKind::Usage, sentence));
     }
-    for other in &paths[1..] {
-        same_disk(&**first, &**other)?;
-    }
-    let geometry = common_geometry(&paths, first.geometry());
+    connect_numbered(name, paths.into_iter().enumerate().collect(), how)
+}
+
+/// As [`connect`], with the numbers of the paths. Some may be free: their paths have left.
+///
+/// # Errors
+/// As of [`connect`].
+pub fn connect_numbered(
+    name: &str,
+    paths: Vec<(usize, Arc<dyn PathDisk>)>,
+    (policy, failover): (Policy, Failover),
+) -> Result<Multipath, ConnectError> {
+    let roster = Roster::new(paths)?;
+    let members = roster.members();
     let identity = Identity {
         name: name.to_owned(),
-        ..first.identity().clone()
+        ..members[0].disk.identity().clone()
     };
     Ok(Multipath {
-        paths,
+        notes: read_only_note(&members).into_iter().collect(),
+        geometry: common_geometry(&members),
+        roster: Arc::new(roster),
         policy,
         failover,
-        switches: Arc::default(),
-        geometry,
         identity,
     })
 }
 
-/// Checks that two paths lead to the same disk.
-fn same_disk(one: &dyn PathDisk, other: &dyn PathDisk) -> Result<(), ConnectError> {
-    let refused = |what: String| {
-        let names = (&one.identity().name, &other.identity().name);
-        let sentence = format!("{} and {} are not the same disk: {what}", names.0, names.1);
-        ConnectError::new(ConnectErrorKind::Refused, sentence)
-    };
-    let (ours, theirs) = (one.identity(), other.identity());
-    if ours.uuid != theirs.uuid {
-        let (ours, theirs) = (ours.uuid_text(), theirs.uuid_text());
-        return Err(refused(format!("their UUIDs are {ours} and {theirs}")));
-    }
-    if ours.nguid != theirs.nguid {
-        let sentence =
-            "their identifiers differ; the paths of a disk are all of NVMe or all of iSCSI";
-        return Err(refused(sentence.to_owned()));
-    }
-    let (ours, theirs) = (one.geometry(), other.geometry());
-    if ours.block_bytes != theirs.block_bytes {
-        let (ours, theirs) = (ours.block_bytes, theirs.block_bytes);
-        return Err(refused(format!(
-            "their blocks have {ours} and {theirs} bytes"
-        )));
-    }
-    if ours.blocks != theirs.blocks {
-        let (ours, theirs) = (ours.blocks, theirs.blocks);
-        return Err(refused(format!("they have {ours} and {theirs} blocks")));
-    }
-    Ok(())
-}
-
-/// The promises that all paths make.
-fn common_geometry(paths: &[Arc<dyn PathDisk>], first: &Geometry) -> Geometry {
-    paths.iter().fold(first.clone(), |common, path| {
-        let path = path.geometry();
-        Geometry {
-            max_transfer_bytes: common.max_transfer_bytes.min(path.max_transfer_bytes),
-            volatile_cache: common.volatile_cache || path.volatile_cache,
-            durability: common.durability.min(path.durability),
-            atomic_write_blocks: common.atomic_write_blocks.min(path.atomic_write_blocks),
-            read_only: common.read_only || path.read_only,
-            deallocate: common.deallocate.min(path.deallocate),
-            ..common
-        }
-    })
+/// Checks the number of paths of a disk, before any of them is tried.
+///
+/// # Errors
+/// A disk cannot have so many.
+pub fn check_number(paths: usize) -> Result<(), ConnectError> {
+    is_number(paths)
 }
 
 impl Device for Multipath {
@@ -229,21 +199,27 @@ impl Device for Multipath {
         &self.identity
     }
 
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Starts to connect all paths and does not wait.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        let patience = self.paths.iter().map(|path| path.patience()).max();
+        let members = self.roster.members();
+        let patience = members.iter().map(|path| path.disk.patience()).max();
         let setup = pool::Setup {
             geometry: self.geometry.clone(),
             selector: Selector::new(self.policy),
             is_safe: self.failover == Failover::Safe,
-            switches: Arc::clone(&self.switches),
+            roster: Arc::clone(&self.roster),
             patience: patience.unwrap_or(Duration::MAX),
         };
-        pool::open(shard, setup, |shard, token| self.open_paths(shard, token))
+        pool::open(shard, setup)
     }
 
     fn compares_and_writes(&self) -> bool {
-        self.paths.iter().all(|path| path.compares_and_writes())
+        let members = self.roster.members();
+        members.iter().all(|path| path.disk.compares_and_writes())
     }
 
     /// Reads the size over all paths. A path that cannot be asked gets the size of the others.
@@ -251,38 +227,35 @@ impl Device for Multipath {
         if bytes.is_some() {
             return Err(crate::sizes::resize_elsewhere(&self.identity));
         }
-        let asked: Vec<_> = self.paths.iter().map(|path| path.remeasured()).collect();
+        let mut members = self.roster.members();
+        let asked: Vec<_> = members.iter().map(|path| path.disk.remeasured()).collect();
         let answered = asked.iter().find_map(|path| path.as_ref().ok());
         let blocks = answered.map(|path| path.geometry().blocks);
-        let paths = self.paths.iter().zip(asked);
-        let paths = paths.map(|(path, asked)| match blocks {
-            Some(blocks) => Ok(asked.unwrap_or_else(|_| path.sized(blocks))),
-            None => asked,
-        });
-        let paths = paths.collect::<Result<Vec<_>, _>>()?;
-        let name = &self.identity.name;
-        let joined = connect(name, paths, (self.policy, self.failover));
+        for (member, asked) in members.iter_mut().zip(asked) {
+            member.disk = match blocks {
+                Some(blocks) => asked.unwrap_or_else(|_| member.disk.sized(blocks)),
+                None => asked?,
+            };
+        }
+        let (first, others) = members.split_first().expect("a disk has a path");
         let wrong =
             |error: ConnectError| OpenError::new(OpenErrorKind::Unsupported, error.to_string());
-        let joined = joined.map_err(wrong)?;
-        Ok(Arc::new(joined.switched_by(Arc::clone(&self.switches))))
+        for other in others {
+            same_disk(&*first.disk, &*other.disk).map_err(wrong)?;
+        }
+        let geometry = common_geometry(&members);
+        self.roster.remeasured(&members, &geometry);
+        Ok(Arc::new(Self {
+            geometry,
+            ..self.clone()
+        }))
     }
 }
 
 impl Multipath {
-    /// The same disk, whose paths are switched elsewhere.
+    /// The paths of the disk, which join and leave while it is open.
     #[must_use]
-    pub fn switched_by(self, switches: Arc<PathSwitches>) -> Self {
-        Self { switches, ..self }
-    }
-
-    fn open_paths(&self, shard: &mut Shard, token: Token) -> Result<Vec<Path>, OpenError> {
-        let mut paths = Vec::with_capacity(self.paths.len());
-        for (index, path) in self.paths.iter().enumerate() {
-            let link = Rc::new(PathLink::new(token));
-            let channel = path.open_path(shard, Link(Rc::clone(&link)))?;
-            paths.push(Path::new(index, channel, link));
-        }
-        Ok(paths)
+    pub fn roster(&self) -> &Arc<Roster> {
+        &self.roster
     }
 }

@@ -1,16 +1,26 @@
 //! A path of a disk, as its pool sees it: its channel, what it has in progress, and how fast it is.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
+use fabrix_block::OpenError;
 use fabrix_rt::{Nanos, Shard, Token};
 
+use super::Link;
 use super::link::{Access, AssociationName, PathChannel, PathLink};
 use super::policy::View;
+use super::roster::Member;
 use super::table::Entry;
 
 pub(super) struct Path {
-    /// Its place among the paths of the disk.
+    /// Its number among the paths of the disk.
     pub(super) index: usize,
+    /// Distance of its card, see [`View::distance`].
+    distance: u8,
+    /// Its number among all paths that have ever joined the disk.
+    pub(super) join: u64,
+    /// It has left the disk: it gets no more requests.
+    pub(super) is_leaving: bool,
     pub(super) channel: Option<Box<dyn PathChannel>>,
     pub(super) link: Rc<PathLink>,
     /// Its target executes no requests before.
@@ -26,9 +36,23 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub(super) fn new(index: usize, channel: Box<dyn PathChannel>, link: Rc<PathLink>) -> Self {
-        Self {
-            index,
+    /// Opens a path of a disk that has so many blocks on this shard. It tells its news to a token.
+    pub(super) fn open(
+        shard: &mut Shard,
+        (member, distance, blocks): (&Member, u8, u64),
+        news: Token,
+    ) -> Result<Self, OpenError> {
+        let link = Rc::new(PathLink::new(news));
+        let disk = match member.disk.geometry().blocks == blocks {
+            true => Arc::clone(&member.disk),
+            false => member.disk.sized(blocks),
+        };
+        let channel = disk.open_path(shard, Link(Rc::clone(&link)))?;
+        Ok(Self {
+            index: member.number,
+            distance,
+            join: member.join,
+            is_leaving: false,
             channel: Some(channel),
             link,
             refuses_until: Nanos(0),
@@ -38,7 +62,7 @@ impl Path {
             answer_ns: 0,
             kib_ns: 0,
             ended_at: Nanos(0),
-        }
+        })
     }
 
     /// Asks the target over this path to end a lost association, see
@@ -57,9 +81,16 @@ impl Path {
         self.channel.is_some() && self.link.is_up()
     }
 
-    /// Whether the path is connected, and its target executes requests as far as it has told.
+    /// Whether the path is connected and stays, and its target executes requests as far as it has
+    /// told.
     pub(super) fn is_up(&self) -> bool {
-        self.is_connected() && self.link.access() != Access::Inaccessible
+        let executes = self.link.access() != Access::Inaccessible;
+        self.is_connected() && !self.is_leaving && executes
+    }
+
+    /// Whether it has no request in progress.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests == 0
     }
 
     pub(super) fn view(&self, now: Nanos) -> View {
@@ -70,6 +101,7 @@ impl Path {
             bytes: self.bytes,
             answer_ns: self.answer_ns,
             kib_ns: self.kib_ns,
+            distance: self.distance,
         }
     }
 

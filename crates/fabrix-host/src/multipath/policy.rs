@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use fabrix_block::spec::{Size, parse_size};
 use fabrix_rt::Nanos;
 
 /// How requests are divided among the paths of a disk. Optimized paths always come before others,
@@ -23,6 +24,8 @@ pub enum Policy {
     ServiceTime,
     /// The path with the shortest answers. All paths are measured again after some time.
     Latency,
+    /// The path whose card is nearest to the processor that sends the requests, by node of memory.
+    Numa,
 }
 
 /// What a policy knows about a path.
@@ -38,6 +41,9 @@ pub(super) struct View {
     /// Mean time of an answer, and mean time that a KiB occupies the path. Zero: not measured.
     pub(super) answer_ns: u64,
     pub(super) kib_ns: u64,
+    /// Distance of its card from the processor that sends the requests. Only the policy `numa`
+    /// needs it.
+    pub(super) distance: u8,
 }
 
 /// A policy with its memory.
@@ -64,6 +70,11 @@ impl Selector {
         }
     }
 
+    /// Whether the policy asks how far the cards are.
+    pub(super) fn wants_distance(&self) -> bool {
+        self.policy == Policy::Numa
+    }
+
     /// The path for a request of so many bytes. None: no path can be used.
     pub(super) fn pick(&mut self, paths: &[View], bytes: u64, now: Nanos) -> Option<usize> {
         let optimized = paths.iter().any(|path| path.is_usable && path.is_optimized);
@@ -78,6 +89,10 @@ impl Selector {
             Policy::Fixed(preferred) => Some(preferred)
                 .filter(|index| *index < paths.len() && allowed(*index))
                 .or_else(|| (0..paths.len()).find(|index| allowed(*index))),
+            Policy::Numa => {
+                let all = (0..paths.len()).filter(|index| allowed(*index));
+                all.min_by_key(|index| paths[*index].distance)
+            }
             Policy::RoundRobin(requests) => self.turns(1, requests.into(), allowed, in_turn.next()),
             Policy::Bytes(most) => self.turns(bytes, most, allowed, in_turn.next()),
             Policy::QueueDepth => in_turn.min_by_key(|index| paths[*index].requests),
@@ -122,6 +137,11 @@ impl Selector {
     }
 }
 
+fn whole(text: &str) -> Result<u64, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("`{text}` is not a number"))
+}
+
 /// When a path would be done with so many bytes more.
 fn done_in(path: &View, bytes: u64) -> u64 {
     let kib = (path.bytes + bytes).div_ceil(1024);
@@ -143,19 +163,18 @@ const DEFAULT_BYTES: u64 = 10 << 20;
 impl FromStr for Policy {
     type Err = String;
 
-    /// `fixed[:N]` (N counts from 0), `round-robin[:N]`, `bytes[:N]`, `queue-depth`,
-    /// `service-time` or `latency`.
+    /// `fixed[:N]` (N counts from 0), `round-robin[:N]`, `bytes[:SIZE]`, `queue-depth`,
+    /// `service-time`, `latency` or `numa`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, number) = match text.split_once(':') {
             Some((word, number)) => (word, Some(number)),
             None => (text, None),
         };
-        let number = number
-            .map(|text| {
-                text.parse::<u64>()
-                    .map_err(|_| format!("`{text}` is not a number"))
-            })
-            .transpose()?;
+        let read = |number: &str| match word {
+            "bytes" => parse_size(number),
+            _ => whole(number),
+        };
+        let number = number.map(read).transpose()?;
         let within = |number: Option<u64>, default: u64, most: u64| {
             let number = number.unwrap_or(default);
             let fits = (1..=most).contains(&number);
@@ -177,12 +196,13 @@ impl FromStr for Policy {
             ("queue-depth", None) => Ok(Self::QueueDepth),
             ("service-time", None) => Ok(Self::ServiceTime),
             ("latency", None) => Ok(Self::Latency),
-            ("queue-depth" | "service-time" | "latency", Some(_)) => {
+            ("numa", None) => Ok(Self::Numa),
+            ("queue-depth" | "service-time" | "latency" | "numa", Some(_)) => {
                 Err(format!("the policy `{word}` takes no number"))
             }
             _ => Err(format!(
-                "`{text}` is not a policy; write fixed[:N], round-robin[:N], bytes[:N], \
-                 queue-depth, service-time or latency"
+                "`{text}` is not a policy; write fixed[:N], round-robin[:N], bytes[:SIZE], \
+                 queue-depth, service-time, latency or numa"
             )),
         }
     }
@@ -193,10 +213,11 @@ impl fmt::Display for Policy {
         match self {
             Self::Fixed(index) => write!(f, "fixed:{index}"),
             Self::RoundRobin(requests) => write!(f, "round-robin:{requests}"),
-            Self::Bytes(bytes) => write!(f, "bytes:{bytes}"),
+            Self::Bytes(bytes) => write!(f, "bytes:{}", Size(*bytes)),
             Self::QueueDepth => f.write_str("queue-depth"),
             Self::ServiceTime => f.write_str("service-time"),
             Self::Latency => f.write_str("latency"),
+            Self::Numa => f.write_str("numa"),
         }
     }
 }
@@ -212,6 +233,7 @@ mod tests {
         bytes: 0,
         answer_ns: 0,
         kib_ns: 0,
+        distance: 10,
     };
     const DOWN: View = View {
         is_usable: false,
@@ -246,7 +268,7 @@ mod tests {
         ];
         for policy in all
             .into_iter()
-            .chain(["queue-depth", "service-time", "latency"])
+            .chain(["queue-depth", "service-time", "latency", "numa"])
         {
             assert_eq!(
                 picks(policy, &[DOWN, UP, SLOW], 4),
@@ -304,6 +326,14 @@ mod tests {
     }
 
     #[test]
+    fn requests_take_the_nearest_card_that_can_be_used() {
+        let far = View { distance: 21, ..UP };
+        assert_eq!(picks("numa", &[far, UP, UP], 3), [Some(1); 3]);
+        assert_eq!(picks("numa", &[far, DOWN, DOWN], 3), [Some(0); 3]);
+        assert_eq!(picks("numa", &[far, SLOW], 3), [Some(0); 3]);
+    }
+
+    #[test]
     fn a_share_ends_with_its_path() {
         let mut selector = Selector::new(Policy::RoundRobin(1000));
         let now = Nanos(1);
@@ -317,10 +347,11 @@ mod tests {
         for text in [
             "fixed:2",
             "round-robin:1000",
-            "bytes:1024",
+            "bytes:64k",
             "queue-depth",
             "service-time",
             "latency",
+            "numa",
         ] {
             assert_eq!(text.parse::<Policy>().expect("a policy").to_string(), text);
         }

@@ -3,8 +3,9 @@
 //!
 //! Knows the state of its paths and the requests in progress. Does not know sockets or protocols.
 //! `unsettled` says which requests must wait, `proofs` who is asked to let them go, `path` what is
-//! known of a path.
+//! known of a path. `follow` opens and closes paths as they join and leave.
 
+mod follow;
 mod prove;
 
 use std::any::Any;
@@ -14,7 +15,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_block::{Channel, Geometry, Operation, Request as BlockRequest, Status, Submit};
+use fabrix_block::{
+    Channel, Geometry, OpenError, Operation, Request as BlockRequest, Status, Submit,
+};
 use fabrix_rt::{Completion, Nanos, Remote, Shard, Task, TaskId, TimerId, Token};
 
 use super::MOST_PATHS;
@@ -22,6 +25,7 @@ use super::link::{Fate, is_proof};
 use super::path::Path;
 use super::policy::{Selector, View};
 use super::proofs::Proofs;
+use super::roster::Roster;
 use super::switches::{PathSwitches, Switched};
 use super::table::{Entry, Table};
 use super::unsettled::Unsettled;
@@ -33,7 +37,7 @@ pub(super) struct Setup {
     pub(super) selector: Selector,
     /// Requests whose fate is unknown wait until they cannot be executed any more.
     pub(super) is_safe: bool,
-    pub(super) switches: Arc<PathSwitches>,
+    pub(super) roster: Arc<Roster>,
     /// Most time that requests wait while no path can be used.
     pub(super) patience: Duration,
 }
@@ -42,7 +46,9 @@ pub(super) struct Setup {
 pub(super) struct Pool {
     task: TaskId,
     setup: Setup,
-    paths: Vec<Path>,
+    /// Paths by their numbers. None: the number is free. It never shrinks, because the selector
+    /// knows places in it.
+    paths: Vec<Option<Path>>,
     requests: Table,
     /// Requests to be sent, in their order.
     waiting: VecDeque<u32>,
@@ -85,22 +91,17 @@ struct PoolChannel {
     remote: Remote,
 }
 
-/// Opens a pool on a shard. `open` opens a path, which tells its news to the token.
+/// Opens a pool on a shard, with all paths that the disk has.
 ///
 /// # Errors
 /// A path cannot be opened.
-pub(super) fn open<E>(
-    shard: &mut Shard,
-    setup: Setup,
-    open: impl FnOnce(&mut Shard, Token) -> Result<Vec<Path>, E>,
-) -> Result<Box<dyn Channel>, E> {
+pub(super) fn open(shard: &mut Shard, setup: Setup) -> Result<Box<dyn Channel>, OpenError> {
     let task = shard.reserve();
-    let paths = open(shard, Token { task, slot: NEWS }).inspect_err(|_| shard.remove(task))?;
-    let key = setup.switches.joined(shard.remote(), task);
-    let pool = Rc::new(RefCell::new(Pool {
+    let key = setup.roster.switches().joined(shard.remote(), task);
+    let mut pool = Pool {
         task,
         setup,
-        paths,
+        paths: Vec::with_capacity(MOST_PATHS),
         requests: Table::new(MOST_REQUESTS),
         waiting: VecDeque::with_capacity(usize::from(MOST_REQUESTS)),
         unsettled: Unsettled::new(MOST_REQUESTS),
@@ -110,7 +111,13 @@ pub(super) fn open<E>(
         timers: [None; 3],
         key,
         is_closing: false,
-    }));
+    };
+    if let Err(error) = pool.open_paths(shard) {
+        pool.setup.roster.switches().left(key);
+        shard.remove(task);
+        return Err(error);
+    }
+    let pool = Rc::new(RefCell::new(pool));
     shard.install(task, Rc::clone(&pool) as Rc<RefCell<dyn Task>>);
     let remote = shard.remote();
     Ok(Box::new(PoolChannel { pool, task, remote }))
@@ -184,7 +191,8 @@ impl Pool {
             }
             self.waiting.remove(index);
         }
-        let up = self.paths.iter().filter(|path| self.is_open(path));
+        let up = self.paths.iter().flatten();
+        let up = up.filter(|path| self.is_open(path));
         let resumes_at = up.map(Path::resumes_at).min();
         if let Some(at) = resumes_at.filter(|_| index < self.waiting.len()) {
             self.set_timer(shard, Timer::Retry, at);
@@ -202,7 +210,7 @@ impl Pool {
                 task: self.task,
                 slot,
             });
-            let path = &mut self.paths[index];
+            let path = path_of(&mut self.paths, index);
             let Some(channel) = &mut path.channel else {
                 return false;
             };
@@ -227,20 +235,25 @@ impl Pool {
 
     /// Whether a path takes requests, as far as target and administrator say.
     fn is_open(&self, path: &Path) -> bool {
-        path.is_up() && !self.setup.switches.is_failed(path.index)
+        path.is_up() && !self.switches().is_failed(path.index)
     }
 
     fn pick(&mut self, bytes: u64, now: Nanos) -> Option<usize> {
         let mut views = [View::default(); MOST_PATHS];
-        for (view, path) in views.iter_mut().zip(&self.paths) {
+        for path in self.paths.iter().flatten() {
+            let view = &mut views[path.index];
             *view = path.view(now);
-            view.is_usable &= !self.setup.switches.is_failed(path.index);
+            view.is_usable &= !self.switches().is_failed(path.index);
         }
         let views = &mut views[..self.paths.len()];
-        if let Some(preferred) = self.setup.switches.preferred() {
+        if let Some(preferred) = self.switches().preferred() {
             prefer(views, preferred);
         }
         self.setup.selector.pick(views, bytes, now)
+    }
+
+    fn switches(&self) -> &PathSwitches {
+        self.setup.roster.switches()
     }
 
     fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status) {
@@ -253,9 +266,9 @@ impl Pool {
         let now = shard.now();
         let entry = self.requests.entry(slot);
         entry.take_back(completion.loan);
-        let path = &mut self.paths[entry.path];
+        let path = path_of(&mut self.paths, entry.path);
         path.ended(entry, now);
-        let until = path.link.quiet_at();
+        let (until, is_leaving) = (path.link.quiet_at(), path.is_leaving);
         let fate = Fate::from_result(completion.result);
         match fate {
             None => {
@@ -274,14 +287,17 @@ impl Pool {
             Some(Fate::Unknown) => self.waiting.push_front(slot),
             Some(Fate::NotExecuted) => self.not_executed(shard, slot),
         }
+        if is_leaving {
+            self.follow(shard);
+        }
     }
 
     /// A path has not executed a request. If it is up, its target executes none now.
     fn not_executed(&mut self, shard: &mut Shard, slot: u32) {
         let now = shard.now();
-        let path = self.requests.entry(slot).path;
-        if self.paths[path].is_up() {
-            self.paths[path].refuses(now + REFUSED);
+        let path = path_of(&mut self.paths, self.requests.entry(slot).path);
+        if path.is_up() {
+            path.refuses(now + REFUSED);
             let since = *self.refused_at.get_or_insert(now);
             if now.since(since) >= self.setup.patience {
                 return self.finish(shard, slot, Status::NotReady);
@@ -290,16 +306,20 @@ impl Pool {
         self.waiting.push_front(slot);
     }
 
-    /// A path has a connection, or has lost it, or its target serves the disk otherwise.
+    /// A path has a connection, or has lost it, or its target serves the disk otherwise. Or paths
+    /// have joined, have left or were switched.
     fn news(&mut self, shard: &mut Shard) {
-        if self.paths.iter().any(|path| self.is_open(path)) {
+        self.follow(shard);
+        let mut paths = self.paths.iter().flatten();
+        if paths.any(|path| self.is_open(path)) {
             self.lost_at = None;
             self.cancel(shard, Timer::Fail);
         } else if self.lost_at.is_none() {
             self.lost_at = Some(shard.now());
             self.set_timer(shard, Timer::Fail, shard.now() + self.setup.patience);
         }
-        for path in self.paths.iter().filter(|path| path.is_connected()) {
+        let connected = self.paths.iter().flatten();
+        for path in connected.filter(|path| path.is_connected()) {
             self.unsettled.settled_by(path.index, path.link.quiet_at());
         }
         self.prove(shard);
@@ -312,6 +332,7 @@ impl Pool {
             self.waiting.push_front(slot);
         }
         self.settle_later(shard);
+        self.follow(shard);
         self.send_waiting(shard);
     }
 
@@ -334,7 +355,7 @@ impl Pool {
     /// Ends all paths. Those of their requests that are in progress end as aborted.
     fn close(&mut self, shard: &mut Shard) {
         self.is_closing = true;
-        self.paths.iter_mut().for_each(Path::close);
+        self.paths.iter_mut().flatten().for_each(Path::close);
         self.fail_waiting(shard, Status::Aborted);
         self.leave_if_idle(shard);
     }
@@ -344,7 +365,7 @@ impl Pool {
             for timer in [Timer::Settle, Timer::Fail, Timer::Retry] {
                 self.cancel(shard, timer);
             }
-            self.setup.switches.left(self.key);
+            self.switches().left(self.key);
             shard.remove(self.task);
         }
     }
@@ -405,6 +426,12 @@ impl Task for Pool {
             self.news(shard);
         }
     }
+}
+
+/// The path of a number that has one. A path stays until its requests have ended.
+fn path_of(paths: &mut [Option<Path>], number: usize) -> &mut Path {
+    let path = paths[number].as_mut();
+    path.expect("a path stays until its requests have ended")
 }
 
 /// Makes a path the only optimized one, if it can be used.

@@ -68,6 +68,15 @@ impl Proofs {
         proof.pending = Some(Pending { number, by });
     }
 
+    /// A path is gone. Another one of its number begins anew, and answers over it are ignored.
+    pub(super) fn forget(&mut self, path: usize) {
+        self.of_paths[path] = Proof::default();
+        for proof in &mut self.of_paths {
+            proof.asked &= !(1 << path);
+            proof.pending = proof.pending.filter(|pending| pending.by.0 != path);
+        }
+    }
+
     /// A question is answered. Returns the path that was lost and the number of the loss, unless
     /// nobody waits for the answer any more.
     pub(super) fn answered(&mut self, number: u16) -> Option<(usize, u32)> {

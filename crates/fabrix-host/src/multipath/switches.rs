@@ -26,7 +26,7 @@ struct Listener {
     task: TaskId,
 }
 
-/// Message to a pool: a switch has changed.
+/// Message to a pool: a switch has changed, or a path has joined or left.
 pub(super) struct Switched;
 
 impl PathSwitches {
@@ -59,6 +59,14 @@ impl PathSwitches {
         self.preferred.load(Ordering::Relaxed).checked_sub(1)
     }
 
+    /// A path has left: another one of its number begins without switches.
+    pub(super) fn forget(&self, path: usize) {
+        self.failed.fetch_and(!bit(path), Ordering::Relaxed);
+        let number = path + 1;
+        let (none, order) = (0, Ordering::Relaxed);
+        let _others_stay = self.preferred.compare_exchange(number, none, order, order);
+    }
+
     /// Tells a pool of changes until [`left`](Self::left) gets the result.
     pub(super) fn joined(&self, remote: Remote, task: TaskId) -> usize {
         let mut pools = self.pools();
@@ -72,7 +80,7 @@ impl PathSwitches {
     }
 
     /// A pool with a full mailbox learns of the change with its next news.
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         for listener in self.pools().iter() {
             let _ = listener.remote.send(listener.task, Box::new(Switched));
         }

@@ -67,6 +67,11 @@ impl Unsettled {
         self.all.iter().any(|one| one.of == of)
     }
 
+    /// Whether requests of a path are unsettled.
+    pub(super) fn has_of(&self, path: usize) -> bool {
+        self.all.iter().any(|one| one.of.0 == path)
+    }
+
     /// It is proven that a lost association executes nothing more.
     pub(super) fn proven(&mut self, of: (usize, u32), now: Nanos) {
         let of_it = self.all.iter_mut().filter(|one| one.of == of);

@@ -13,7 +13,7 @@ use fabrix_rt::Shard;
 
 use super::known_disk::KnownDisk;
 use super::plan::Plan;
-use crate::multipath::{Link, PathChannel, PathDisk, Way};
+use crate::multipath::{Link, PathChannel, PathDisk, PathLocation, Way};
 use crate::resolve::Subsystem;
 use crate::{Address, ConnectError, sizes};
 
@@ -154,6 +154,16 @@ impl PathDisk for RemoteDisk {
 
     fn patience(&self) -> Duration {
         self.plan.options.patience()
+    }
+
+    fn location(&self) -> PathLocation {
+        PathLocation {
+            scheme: self.plan.transport.scheme(),
+            address: self.plan.address,
+            from: self.plan.options.local,
+            target: self.plan.subsystem.as_str().to_owned(),
+            unit: self.disk.nsid,
+        }
     }
 }
 

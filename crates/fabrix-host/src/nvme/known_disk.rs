@@ -119,7 +119,7 @@ impl KnownDisk {
     fn check_properties(&self, now: &Self) -> Result<(), ConnectError> {
         let (old, new) = (&self.geometry, &now.geometry);
         let sentence = if !self.names.match_those(&now.names) {
-            "the namespace has another identity than before: it is another disk"
+            "the namespace has another identity than the disk had: it is another disk"
         } else if old.block_bytes != new.block_bytes {
             "the namespace has another block size than before"
         } else if new.max_transfer_bytes < old.max_transfer_bytes {

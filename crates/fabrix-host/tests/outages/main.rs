@@ -4,6 +4,7 @@
 mod access;
 #[path = "../common/mod.rs"]
 mod common;
+mod joins;
 mod paths;
 mod requests;
 mod return_of;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fabrix_block::{Operation, Payload, Status};
 use fabrix_host::Options;
-use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, PathSwitches, Policy};
+use fabrix_host::multipath::{self, Failover, Multipath, PathDisk, Policy};
 use fabrix_proto::nvme::admin::AdminCommand;
 use fabrix_proto::nvme::instance::ControllerInstance;
 use fabrix_proto::nvme::spec::{Opcode, Status as Nvme};
@@ -14,19 +14,19 @@ use fabrix_rt::Loan;
 use super::common::{Asked, Command, Fake, Link, Rig, Script, Then, options_in_world};
 use super::{Switch, disk};
 
-const WRITE: Operation = Operation::Write { durable: false };
-const KEEP_ALIVE: Duration = Duration::from_secs(2);
+pub(super) const WRITE: Operation = Operation::Write { durable: false };
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// Two targets of one disk in one world, and the disk over both. Requests prefer the first.
-struct Two {
-    one: Fake,
-    other: Fake,
-    options: Options,
+pub(super) struct Two {
+    pub(super) one: Fake,
+    pub(super) other: Fake,
+    pub(super) options: Options,
 }
 
 impl Two {
     /// `script` is that of the first target.
-    fn new(script: Script) -> Self {
+    pub(super) fn new(script: Script) -> Self {
         let one = Fake::in_world(script);
         let other = Fake::start_at(&one.shared.place, Script::default());
         Self::of(one, other)
@@ -82,7 +82,7 @@ fn answering(
 }
 
 /// A target that executes nothing and answers nothing while the switch is on.
-fn swallowing(switch: &Switch) -> Script {
+pub(super) fn swallowing(switch: &Switch) -> Script {
     answering(switch, |_, _| Ok(()))
 }
 
@@ -274,8 +274,8 @@ fn a_target_that_executes_nothing_now_is_avoided_and_taken_again_later() {
 #[test]
 fn paths_are_taken_out_of_use_and_preferred_while_requests_come() {
     let two = Two::new(Script::default());
-    let switches = Arc::new(PathSwitches::default());
-    let disk = two.disk(Failover::Safe).switched_by(Arc::clone(&switches));
+    let disk = two.disk(Failover::Safe);
+    let switches = disk.roster().switches();
     let mut rig = Rig::in_world(&two.one.shared.place, &disk);
     let writes = || (two.one.count(Opcode::WRITE), two.other.count(Opcode::WRITE));
     assert_eq!(rig.write(0, &[1; 512]), Status::Ok);

@@ -19,6 +19,7 @@ mod handle;
 pub mod local_peer;
 mod lookout;
 pub mod net;
+pub mod nodes;
 pub mod process;
 pub mod random;
 mod sparse;

@@ -21,7 +21,7 @@ pub(crate) fn router(held: Arc<Held>) -> Router {
     Router::new()
         .route(ATTACHMENT, get(show).delete(detach))
         .route(COUNTERS, get(count))
-        .route(PATHS, post(switch))
+        .route(PATHS, post(switch).put(add_path).delete(remove_path))
         .route(RESIZE, post(resize))
         .with_state(held)
         .refuse_unknown_paths(ATTACHMENT)
@@ -40,6 +40,38 @@ struct PathSwitch {
     /// The path, from 0. None with `prefer`: the policy decides.
     index: Option<usize>,
     change: PathChange,
+}
+
+/// A path that joins the disk.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewPath {
+    uri: String,
+}
+
+/// A path that leaves the disk, from 0.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OldPath {
+    index: usize,
+}
+
+async fn add_path(State(held): State<Arc<Held>>, body: Body<NewPath>) -> Answer {
+    let Json(path) = body?;
+    blocking(move || {
+        held.add_path(&path.uri)?;
+        Ok(held.json())
+    })
+    .await
+}
+
+async fn remove_path(State(held): State<Arc<Held>>, body: Body<OldPath>) -> Answer {
+    let Json(path) = body?;
+    blocking(move || {
+        held.remove_path(path.index)?;
+        Ok(held.json())
+    })
+    .await
 }
 
 async fn switch(State(held): State<Arc<Held>>, body: Body<PathSwitch>) -> Answer {

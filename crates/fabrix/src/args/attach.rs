@@ -189,6 +189,23 @@ pub(crate) enum PathVerb {
         #[arg(value_name = "DEV|NAME")]
         which: Option<String>,
     },
+    /// Add a path to a disk that was attached as multipath:(URI,...)
+    Add {
+        /// The attached disk: a device or file, a name, or a number
+        #[arg(value_name = "DEV|NAME")]
+        which: String,
+        /// Where the path leads, like nvme+tcp://ADDR:PORT/NQN/NSID. It gets the lowest free number
+        #[arg(value_name = "URI")]
+        uri: String,
+    },
+    /// Remove a path; requests in progress there end first
+    Remove {
+        /// The attached disk: a device or file, a name, or a number
+        #[arg(value_name = "DEV|NAME")]
+        which: String,
+        /// The path, as `fabrix path list` counts them
+        path: usize,
+    },
     /// Send no more requests over a path; those in progress there go on
     Fail {
         /// The attached disk: a device or file, a name, or a number

@@ -229,6 +229,11 @@ fn relative(spec: &Spec) -> Option<String> {
     }
 }
 
+/// Whether an address names the file of a secret by a relative path.
+pub(crate) fn has_relative_secret(remote: &Remote) -> bool {
+    relative_secret(remote).is_some()
+}
+
 fn relative_secret(remote: &Remote) -> Option<String> {
     secret_files(remote).find(|path| !Path::new(path).is_absolute())
 }

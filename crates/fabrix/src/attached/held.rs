@@ -4,23 +4,30 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use fabrix_block::filter::stats::Stats;
+use fabrix_block::spec::Remote;
 use fabrix_block::{Device, Durability, OpenError, OpenErrorKind};
+use fabrix_host::multipath::PathLocation;
 use serde_json::{Value, json};
 
 use super::front::Front;
 use super::paths::Paths;
-use super::records::Record;
+use super::records::{Record, RecordFile};
 use crate::args::FrontEnd;
 use crate::counters;
-use crate::disks::PathName;
+use crate::disks::{Opener, PathName};
 use crate::failure::Failure;
 use crate::locks::lock;
+use crate::log::{self, Level};
 
 /// An attached disk, as the control socket sees it.
 pub(crate) struct Held {
     pub(super) record: Mutex<Record>,
     pub(super) disk: Mutex<Arc<dyn Device>>,
-    pub(super) resizing: Mutex<()>,
+    /// Held during a change of the size or of the paths: one comes after the other.
+    pub(super) changing: Mutex<()>,
+    /// Opens paths that join.
+    pub(super) opener: Opener,
+    pub(super) file: RecordFile,
     pub(super) counted: Arc<Stats>,
     pub(super) paths: Arc<Paths>,
     pub(super) kind: FrontEnd,
@@ -34,8 +41,8 @@ pub(crate) enum HolderEvent {
     FrontEndEnded(FrontEnd),
     /// A signal requests the end.
     StopRequested,
-    /// A path reports that the disk has changed, for example its size.
-    DiskChanged(PathName),
+    /// A path, or the disk itself, reports that the disk has changed, for example its size.
+    DiskChanged(Option<PathName>),
 }
 
 impl Held {
@@ -68,6 +75,60 @@ impl Held {
         &self.paths
     }
 
+    /// Adds a path to the disk.
+    ///
+    /// Errors: see [`Paths::add`].
+    pub(crate) fn add_path(&self, uri: &str) -> Result<(), Failure> {
+        let _one_at_a_time = lock(&self.changing);
+        self.paths
+            .add(|number| self.opener.open_path(uri, number))?;
+        self.paths_changed();
+        Ok(())
+    }
+
+    /// Removes a path of the disk.
+    ///
+    /// Errors: see [`Paths::remove`].
+    pub(crate) fn remove_path(&self, index: usize) -> Result<(), Failure> {
+        let _one_at_a_time = lock(&self.changing);
+        self.paths.remove(index)?;
+        self.paths_changed();
+        Ok(())
+    }
+
+    /// Asks discovery again, and takes in the ports that it lists now and did not before.
+    pub(super) fn look_for_paths(&self, uri: &str) {
+        let (present, removed) = self.paths.locations();
+        let listed = self.opener.listed_again(uri, &present);
+        let is_known = |path: &Remote| present.iter().chain(&removed).any(|it| is_at(path, it));
+        let _one_at_a_time = lock(&self.changing);
+        for path in listed.iter().filter(|path| !is_known(path)) {
+            let open = |number| self.opener.open_remote_path(path, number);
+            match self.paths.add(open) {
+                Ok(()) => {
+                    log::say(
+                        Level::Info,
+                        format_args!("{path}: discovery lists this path now"),
+                    );
+                    self.paths_changed();
+                }
+                Err(failure) => log::say(
+                    Level::Info,
+                    format_args!("{failure}: this path is left out"),
+                ),
+            }
+        }
+    }
+
+    /// A process that takes the disk over finds its paths in the record.
+    fn paths_changed(&self) {
+        let mut record = lock(&self.record);
+        record.roster = self.paths.numbered();
+        if let Err(failure) = self.file.write(&record) {
+            log::warn(format_args!("the record has the former paths: {failure}"));
+        }
+    }
+
     /// Detailed statistics.
     pub(crate) fn counters(&self) -> Value {
         let record = self.record();
@@ -97,7 +158,7 @@ impl Held {
     /// Adopts the current size of the disk. `reported_by` is the path that reported the change, if
     /// one did.
     pub(crate) fn resize(&self, reported_by: Option<&PathName>) -> Result<(), Failure> {
-        let _one_at_a_time = lock(&self.resizing);
+        let _one_at_a_time = lock(&self.changing);
         let disk = Arc::clone(&lock(&self.disk));
         let fresh = disk.resize(None); // a target may take long to answer
         if let Some(fault) = fresh.as_ref().err().and_then(fault) {
@@ -111,6 +172,13 @@ impl Held {
         *lock(&self.disk) = fresh;
         Ok(())
     }
+}
+
+/// Whether a path of a list leads to a location.
+fn is_at(path: &Remote, location: &PathLocation) -> bool {
+    let ip = path.host.split('%').next().and_then(|ip| ip.parse().ok());
+    let (ip_there, port) = (location.address.ip(), location.address.port());
+    path.scheme == location.scheme && ip == Some(ip_there) && path.port == Some(port)
 }
 
 /// The disk's fault in an error. None if the disk could not be asked.

@@ -13,7 +13,6 @@ use fabrix_attach::FrontEndEvent;
 use fabrix_block::filter::stats::Stats;
 use fabrix_block::spec::Disk;
 use fabrix_block::{Device, Spec};
-use fabrix_host::multipath::PathSwitches;
 use fabrix_rt::process;
 use serde_json::Value;
 
@@ -27,7 +26,7 @@ use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::notices::disk_failed;
 use crate::cli::terminal::{say, show};
-use crate::disks::{Opener, Watch};
+use crate::disks::{Opener, leads_to_discovery};
 use crate::failure::{Failure, Kind};
 use crate::log::{self, LogFormat};
 use crate::signals::end_a_service;
@@ -54,18 +53,37 @@ pub(crate) fn hold(
     // Until the takeover succeeds, the record must survive a failure.
     claim.keep(left.is_some());
     let (sender, events) = channel();
-    let paths = Arc::new(Paths::of(&args.uri));
+    let paths = Arc::new(Paths::default());
     let disk_sender = sender.clone();
-    let watch = paths.watch(move |name| {
-        let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(name));
-    });
-    let opened = open(args, &claim, (watch, paths.switches()), caller)?;
+    let (moved_sender, moved) = channel();
+    let watch = paths.watch(
+        move |name| {
+            let _it_is_over = disk_sender.send(HolderEvent::DiskChanged(Some(name)));
+        },
+        move || {
+            let _nobody_asks = moved_sender.send(());
+        },
+    );
+    let ours = Arc::clone(&paths);
+    let opener = Opener::new(
+        &args.remote,
+        args.engine.engine,
+        &format!("attach/{}", claim.name),
+    )?
+    .watched(watch)
+    .telling_paths(Arc::new(move |roster| ours.opened(roster)))
+    .over(left.as_ref().map_or(&[][..], |left| &left.roster));
+    let opened = open(args, &opener, caller)?;
     let counted = {
         let name = claim.name.clone();
         Stats::telling(opened, move |failed| disk_failed(&name, failed))
     };
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
     records.refuse_twice(&claim.name, &args.uri, &*disk)?;
+    let size_sender = sender.clone();
+    let _until_detached = disk.watch(Box::new(move || {
+        let _it_is_over = size_sender.send(HolderEvent::DiskChanged(None));
+    }));
     let stop_sender = sender.clone();
     end_a_service(move |_| stop_sender.send(HolderEvent::StopRequested).is_ok())?;
     let Begun {
@@ -79,18 +97,22 @@ pub(crate) fn hold(
     front.notes().for_each(say);
     let record = Record {
         subsystem: subsystem(&args.uri, &*disk),
+        roster: left.map_or_else(Vec::new, |left| left.roster),
         ..Record::new(&claim, (kind, front.device()), (&args.uri, &*disk))
     };
     let held = Arc::new(Held {
         record: Mutex::new(record),
         disk: Mutex::new(disk),
-        resizing: Mutex::new(()),
+        changing: Mutex::new(()),
+        opener,
+        file: claim.record_file(),
         counted,
         paths,
         kind,
         front,
         sender: Mutex::new(sender),
     });
+    follow_discovery(&held, &args.uri, moved);
     let kept = serve_until_detached((args, caller), &held, &claim, &events, ready);
     // An ended front end needs no shard. After a failure, the front end is ended by force, together
     // with waiting requests.
@@ -99,6 +121,20 @@ pub(crate) fn hold(
     }
     shards.stop();
     kept
+}
+
+/// Asks discovery again whenever a path was lost or is back, if the URI of the disk leads there.
+fn follow_discovery(held: &Arc<Held>, uri: &str, moved: Receiver<()>) {
+    if held.paths.locations().0.is_empty() || !leads_to_discovery(uri) {
+        return;
+    }
+    let (held, uri) = (Arc::clone(held), uri.to_owned());
+    std::thread::spawn(move || {
+        while moved.recv().is_ok() {
+            while moved.try_recv().is_ok() {}
+            held.look_for_paths(&uri);
+        }
+    });
 }
 
 fn serve_until_detached(
@@ -112,7 +148,7 @@ fn serve_until_detached(
         let sentence = "the command that asked for this disk has ended before it was attached";
         return Err(Failure::io(sentence));
     }
-    claim.write(&held.record())?;
+    held.file.write(&held.record())?;
     if let Some(file) = &args.devid_file {
         held.record().write_device(file)?;
     }
@@ -133,7 +169,7 @@ fn serve_until_detached(
                 return Ok(());
             }
             Ok(HolderEvent::DiskChanged(name)) => {
-                if let Err(failure) = held.resize(Some(&name)) {
+                if let Err(failure) = held.resize(name.as_ref()) {
                     log::error(format_args!(
                         "the disk has changed, and the change could not be applied: {failure}"
                     ));
@@ -163,17 +199,9 @@ fn sockets(args: &AttachArgs) -> (bool, bool) {
 /// Opens the disk. With `--wait`, retries until the target is reachable or the caller has ended.
 fn open(
     args: &AttachArgs,
-    claim: &Claim,
-    (watch, switches): (Watch, Option<Arc<PathSwitches>>),
+    opener: &Opener,
     caller: Option<u32>,
 ) -> Result<Arc<dyn Device>, Failure> {
-    let opener = Opener::new(
-        &args.remote,
-        args.engine.engine,
-        &format!("attach/{}", claim.name),
-    )?
-    .watched(watch)
-    .switched_by(switches);
     let mut announced = false;
     loop {
         match opener.open(&args.uri, args.read_only) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fabrix_block::spec::{Disk, Remote};
 use fabrix_block::{Device, Spec};
-use fabrix_host::{Options, Transport};
+use fabrix_host::{Options, Transport, host_text};
 use fabrix_rt::process::is_root;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use super::records::leftovers::CONTROLLERS;
 use super::records::{Record, Records};
 use super::size::{self, SECTOR_BYTES};
 use crate::args::{AttachArgs, FrontEnd};
-use crate::disks::{Opener, host_text};
+use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
 use crate::host_names::uuid_text;
 use crate::machine::read;
@@ -41,7 +41,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     let records = Records::open()?;
     let mut claim = records.claim(args.name.as_deref())?;
     let scope = format!("attach/{}", claim.name);
-    let opener = Opener::new(&args.remote, args.engine.engine, &scope)?;
+    let opener = Opener::new(&args.remote, args.engine.engine, &scope)?.over_one_path();
     let disk = opener.open(&args.uri, args.read_only)?;
     records.refuse_twice(&claim.name, &args.uri, &*disk)?;
     let (remote, address) = remote_address(&*disk)?;
@@ -60,7 +60,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
         if let Some(file) = &args.devid_file {
             record.write_device(file)?;
         }
-        claim.write(&record)?;
+        claim.record_file().write(&record)?;
         Ok(record)
     });
     match written {

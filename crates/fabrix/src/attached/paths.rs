@@ -3,16 +3,15 @@
 //!
 //! Sessions report events on the shard's thread, rarely. The control socket reads the state.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fabrix_block::Spec;
-use fabrix_block::spec::Disk;
 use fabrix_host::PathEvent;
-use fabrix_host::multipath::{Access, PathSwitches};
+use fabrix_host::multipath::{Access, Member, PathDisk, PathLocation, Roster};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::disks::{PathName, Watch};
+use crate::disks::{NumberedPath, PathName, Watch};
 use crate::failure::Failure;
 use crate::locks::lock;
 
@@ -20,9 +19,12 @@ use crate::locks::lock;
 #[derive(Default)]
 pub(crate) struct Paths {
     known: Mutex<Vec<Path>>,
-    /// Number of ways to the whole disk. 0: it has one, or consists of several remote disks.
-    alternatives: usize,
-    switches: Arc<PathSwitches>,
+    /// The paths to the whole disk. None: it has one, or consists of several remote disks.
+    roster: Mutex<Option<Arc<Roster>>>,
+    /// Whether the known connections are all paths to the whole disk. Others have left.
+    is_several: AtomicBool,
+    /// Paths that were removed. They do not come back because discovery lists them.
+    removed: Mutex<Vec<PathLocation>>,
 }
 
 /// A change of which paths get requests.
@@ -46,6 +48,8 @@ struct Path {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
+    /// The first connection is being made.
+    Connecting,
     Connected,
     Reconnecting,
     /// Connected to the target, but the target does not provide the disk.
@@ -53,9 +57,39 @@ enum State {
     Lost,
 }
 
+/// What a path says of the disk, from the best to the worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Condition {
+    /// Requests are executed.
+    Attached,
+    /// The connection stands, but target or administrator want no requests over it.
+    Inaccessible,
+    /// The connection is being made again.
+    Reconnecting,
+    /// The target does not provide the disk.
+    Unusable,
+    /// The connection is not made again.
+    Lost,
+    /// The first connection is being made, and requests wait for it.
+    Connecting,
+}
+
+impl Condition {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Attached | Self::Connecting => "attached",
+            Self::Inaccessible => "inaccessible",
+            Self::Unusable => State::Unusable.word(),
+            Self::Reconnecting => State::Reconnecting.word(),
+            Self::Lost => State::Lost.word(),
+        }
+    }
+}
+
 impl State {
     fn word(self) -> &'static str {
         match self {
+            Self::Connecting => "connecting",
             Self::Connected => "connected",
             Self::Reconnecting => "reconnecting",
             Self::Unusable => "unusable",
@@ -69,7 +103,7 @@ impl Path {
     fn new(name: PathName) -> Self {
         Self {
             name,
-            state: State::Connected,
+            state: State::Connecting,
             reconnects: 0,
             access: None,
             fault: None,
@@ -78,42 +112,46 @@ impl Path {
 }
 
 impl Paths {
-    /// The connections of the disk with this URI.
-    pub(crate) fn of(uri: &str) -> Self {
-        let spec = Spec::parse(uri);
-        Self {
-            alternatives: spec.map_or(0, |spec| match spec.disk {
-                Disk::Multipath { paths, .. } => paths.len(),
-                _ => 0,
-            }),
-            ..Self::default()
-        }
+    /// The disk is open, and has several paths.
+    pub(crate) fn opened(&self, roster: &Arc<Roster>) {
+        *lock(&self.roster) = Some(Arc::clone(roster));
+        let members = roster.members();
+        let names = members.iter().map(|it| name(it.number, &*it.disk));
+        self.expect(names.collect());
     }
 
-    /// The switches of the disk's paths. None: the disk does not have several.
-    pub(crate) fn switches(&self) -> Option<Arc<PathSwitches>> {
-        (self.alternatives > 0).then(|| Arc::clone(&self.switches))
+    fn expect(&self, names: Vec<PathName>) {
+        self.is_several.store(true, Ordering::Relaxed);
+        *lock(&self.known) = names.into_iter().map(Path::new).collect();
+    }
+
+    fn is_several(&self) -> bool {
+        self.is_several.load(Ordering::Relaxed)
+    }
+
+    /// The paths of the disk.
+    ///
+    /// Errors: it was attached with one path.
+    fn roster(&self) -> Result<Arc<Roster>, Failure> {
+        lock(&self.roster).clone().ok_or_else(|| {
+            Failure::usage(
+                "the disk has a single path for good: attach it as multipath:(URI,URI), \
+                 or as multipath:(URI) to add paths later",
+            )
+        })
     }
 
     /// Changes which paths get requests.
     ///
     /// Errors: there is no such path, or the disk has one only.
     pub(crate) fn switch(&self, index: Option<usize>, change: PathChange) -> Result<(), Failure> {
-        if self.alternatives == 0 {
-            return Err(Failure::usage(
-                "the disk does not have several paths: attach it as multipath:(URI,URI)",
-            ));
-        }
-        if let Some(index) = index.filter(|index| *index >= self.alternatives) {
-            return Err(Failure::usage(format!(
-                "there is no path {index}: the disk has {}, counted from 0",
-                self.alternatives
-            )));
-        }
+        let roster = self.roster()?;
+        index.map_or(Ok(()), |index| roster.has(index))?;
+        let switches = roster.switches();
         match (change, index) {
-            (PathChange::Prefer, index) => self.switches.prefer(index),
-            (PathChange::Fail, Some(index)) => self.switches.set_failed(index, true),
-            (PathChange::Restore, Some(index)) => self.switches.set_failed(index, false),
+            (PathChange::Prefer, index) => switches.prefer(index),
+            (PathChange::Fail, Some(index)) => switches.set_failed(index, true),
+            (PathChange::Restore, Some(index)) => switches.set_failed(index, false),
             (PathChange::Fail | PathChange::Restore, None) => {
                 return Err(Failure::usage("say which path"));
             }
@@ -121,34 +159,103 @@ impl Paths {
         Ok(())
     }
 
-    /// A handler for the events of a session. `changed` is also told of changes of the disk.
+    /// Adds a path, which `open` connects, with the lowest free number.
+    ///
+    /// Errors: the disk has one path only or too many, or the path is not another one to the disk.
+    pub(crate) fn add(
+        &self,
+        open: impl FnOnce(usize) -> Result<Arc<dyn PathDisk>, Failure>,
+    ) -> Result<(), Failure> {
+        let roster = self.roster()?;
+        let number = roster.free_number()?;
+        let disk = open(number)?;
+        let location = disk.location();
+        // Known before its first event.
+        insert(&mut lock(&self.known), name(number, &*disk));
+        let joined = roster.join(number, disk);
+        match &joined {
+            Ok(()) => lock(&self.removed).retain(|removed| *removed != location),
+            Err(_) => self.forget(number),
+        }
+        Ok(joined?)
+    }
+
+    /// Removes a path.
+    ///
+    /// Errors: there is no such path, or it is the last one.
+    pub(crate) fn remove(&self, index: usize) -> Result<(), Failure> {
+        let roster = self.roster()?;
+        let members = roster.members();
+        roster.leave(index)?;
+        self.forget(index);
+        let left = members.iter().filter(|member| member.number == index);
+        lock(&self.removed).extend(left.map(|member| member.disk.location()));
+        Ok(())
+    }
+
+    /// Where the paths lead that the disk has, and those that were removed from it.
+    pub(crate) fn locations(&self) -> (Vec<PathLocation>, Vec<PathLocation>) {
+        let roster = lock(&self.roster).clone();
+        let members = roster.map_or_else(Vec::new, |roster| roster.members());
+        let present = members.iter().map(|member| member.disk.location());
+        (present.collect(), lock(&self.removed).clone())
+    }
+
+    fn forget(&self, index: usize) {
+        lock(&self.known).retain(|path| path.name.index != index);
+    }
+
+    /// The present paths of a disk that can have several.
+    pub(crate) fn numbered(&self) -> Vec<NumberedPath> {
+        let roster = lock(&self.roster).clone();
+        let members = roster.map_or_else(Vec::new, |roster| roster.members());
+        let numbered = |member: &Member| NumberedPath {
+            index: member.number,
+            uri: member.disk.identity().name.clone(),
+        };
+        members.iter().map(numbered).collect()
+    }
+
+    /// A handler for the events of a session. `changed` is also told of changes of the disk, and
+    /// `moved` when a path was lost or is back.
     pub(crate) fn watch(
         self: &Arc<Self>,
         changed: impl Fn(PathName) + Send + Sync + 'static,
+        moved: impl Fn() + Send + Sync + 'static,
     ) -> Watch {
         let paths = Arc::clone(self);
         Arc::new(move |name, event| {
             let has_changed = event == PathEvent::Changed;
+            let before = paths.outages();
             paths.take(&name, event);
             if has_changed {
                 changed(name);
+            } else if paths.outages() != before {
+                moved();
             }
         })
+    }
+
+    /// Number of paths that are being connected again, and number of those that were.
+    fn outages(&self) -> (usize, u64) {
+        let known = lock(&self.known);
+        let lost = known.iter().filter(|it| it.state == State::Reconnecting);
+        let again = known.iter().map(|path| path.reconnects).sum();
+        (lost.count(), again)
     }
 
     fn take(&self, name: &PathName, event: PathEvent) {
         let mut known = lock(&self.known);
         let index = known.iter().position(|path| path.name == *name);
-        let index = index.unwrap_or_else(|| {
-            // Paths report in any order. They are listed in the order of the URI.
-            let place = known.partition_point(|path| path.name.index <= name.index);
-            known.insert(place, Path::new(name.clone()));
-            place
-        });
+        if index.is_none() && self.is_several() {
+            return; // the last words of a path that has left
+        }
+        let index = index.unwrap_or_else(|| insert(&mut known, name.clone()));
         let path = &mut known[index];
         match event {
             PathEvent::Connected => {
-                path.reconnects += u64::from(path.state != State::Connected);
+                let is_first = path.state == State::Connecting;
+                path.reconnects += u64::from(!is_first && path.state != State::Connected);
                 path.state = State::Connected;
                 // A new connection has verified the disk on this path, but not on the others.
                 path.fault = None;
@@ -164,22 +271,32 @@ impl Paths {
         }
     }
 
-    /// State of the whole disk. `attached` means that every path is connected and has the disk, or
-    /// that one of several alternatives does.
+    /// State of the whole disk. `attached` means that requests are executed: over every path, or
+    /// over one of several alternatives.
+    ///
+    /// Otherwise a disk that consists of several has the worst state of them, and one with
+    /// alternatives that from which it comes back soonest.
     pub(crate) fn state(&self) -> &'static str {
         let known = lock(&self.known);
-        let serves = |path: &Path| path.state == State::Connected && path.fault.is_none();
-        if self.alternatives > 0 && known.iter().any(serves) {
-            return "attached";
-        }
-        let is = |state| known.iter().any(|path| path.state == state);
-        match (is(State::Lost), is(State::Reconnecting)) {
-            (true, _) => State::Lost.word(),
-            (false, true) => State::Reconnecting.word(),
-            (false, false) if known.iter().any(|path| path.fault.is_some()) => {
-                State::Unusable.word()
-            }
-            (false, false) => "attached",
+        let states = known.iter().map(|path| self.condition(path));
+        let state = match self.is_several() {
+            false => states.max(),
+            true => states.min(),
+        };
+        state.unwrap_or(Condition::Attached).word()
+    }
+
+    fn condition(&self, path: &Path) -> Condition {
+        let roster = lock(&self.roster).clone();
+        let is_failed = roster.is_some_and(|it| it.switches().is_failed(path.name.index));
+        let is_closed = is_failed || path.access == Some(Access::Inaccessible);
+        match path.state {
+            State::Connecting => Condition::Connecting,
+            State::Lost => Condition::Lost,
+            State::Reconnecting => Condition::Reconnecting,
+            State::Connected | State::Unusable if path.fault.is_some() => Condition::Unusable,
+            State::Connected | State::Unusable if is_closed => Condition::Inaccessible,
+            State::Connected | State::Unusable => Condition::Attached,
         }
     }
 
@@ -208,12 +325,14 @@ impl Paths {
     }
 
     pub(crate) fn json(&self) -> Value {
+        let roster = lock(&self.roster).clone();
+        let switches = roster.as_ref().map(|roster| roster.switches());
         let path = |path: &Path| {
             let index = path.name.index;
             json!({
                 "index": index,
-                "failed": self.switches.is_failed(index),
-                "preferred": self.switches.preferred() == Some(index),
+                "failed": switches.is_some_and(|it| it.is_failed(index)),
+                "preferred": switches.is_some_and(|it| it.preferred() == Some(index)),
                 "scheme": &*path.name.scheme,
                 "address": path.name.address.to_string(),
                 "state": path.state.word(),
@@ -225,9 +344,33 @@ impl Paths {
     }
 }
 
+/// Inserts a path. Returns its place: paths report in any order, and are listed in that of the URI.
+fn insert(known: &mut Vec<Path>, name: PathName) -> usize {
+    let place = known.partition_point(|path| path.name.index <= name.index);
+    known.insert(place, Path::new(name));
+    place
+}
+
+/// What events of a path are known by.
+fn name(number: usize, disk: &dyn PathDisk) -> PathName {
+    let location = disk.location();
+    PathName {
+        index: number,
+        scheme: location.scheme.into(),
+        address: location.address,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A disk with these paths.
+    fn several(names: &[&PathName]) -> Paths {
+        let paths = Paths::default();
+        paths.expect(names.iter().copied().cloned().collect());
+        paths
+    }
 
     fn over(scheme: &str, port: u16) -> PathName {
         PathName {
@@ -239,8 +382,8 @@ mod tests {
 
     #[test]
     fn two_transports_of_one_address_are_two_paths() {
-        let paths = Paths::of("multipath:(nvme+rdma://h/n/1,nvme+tcp://h/n/1)");
         let [one, other] = ["nvme+rdma", "nvme+tcp"].map(|scheme| over(scheme, 4420));
+        let paths = several(&[&one, &other]);
         paths.take(&one, PathEvent::Connected);
         paths.take(&other, PathEvent::Connected);
         paths.take(&one, PathEvent::Lost);
@@ -255,8 +398,10 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_listed_in_the_order_of_the_uri() {
-        let paths = Paths::of("multipath:(iscsi://10.0.0.1/a/0,iscsi://10.0.0.2/a/0)");
+    fn paths_are_listed_from_the_start_in_the_order_of_the_uri() {
+        let paths = several(&[&over("iscsi", 3260), &over("iscsi", 3261)]);
+        let states = [0, 1].map(|at| paths.json()[at]["state"].clone());
+        assert_eq!(states, [json!("connecting"), json!("connecting")]);
         paths.take(&over("iscsi", 3261), PathEvent::Connected);
         paths.take(&over("iscsi", 3260), PathEvent::Access(Access::Optimized));
         let access = [0, 1].map(|at| paths.json()[at]["access"].clone());
@@ -265,8 +410,8 @@ mod tests {
 
     #[test]
     fn a_disk_with_several_paths_is_attached_while_one_of_them_serves_it() {
-        let paths = Paths::of("multipath:(iscsi://10.0.0.1/a/0,iscsi://10.0.0.2/a/0)");
         let [one, other] = [3260, 3261].map(|port| over("iscsi", port));
+        let paths = several(&[&one, &other]);
         paths.take(&one, PathEvent::Connected);
         paths.take(&other, PathEvent::Lost);
         assert_eq!(paths.state(), "attached");
@@ -274,6 +419,31 @@ mod tests {
         assert_eq!(paths.state(), "reconnecting");
         paths.take(&other, PathEvent::Connected);
         assert_eq!(paths.state(), "attached");
+    }
+
+    #[test]
+    fn a_disk_over_whose_paths_no_request_may_go_is_inaccessible() {
+        let names = [3260, 3261].map(|port| over("iscsi", port));
+        let paths = several(&[&names[0], &names[1]]);
+        for name in &names {
+            paths.take(name, PathEvent::Connected);
+            paths.take(name, PathEvent::Access(Access::Inaccessible));
+        }
+        assert_eq!(paths.state(), "inaccessible");
+        paths.take(&names[0], PathEvent::Lost);
+        assert_eq!(paths.state(), "inaccessible");
+        paths.take(&names[1], PathEvent::Access(Access::NonOptimized));
+        assert_eq!(paths.state(), "attached");
+    }
+
+    #[test]
+    fn a_path_that_has_left_is_not_listed_whatever_its_session_says_at_last() {
+        let [one, gone] = [3260, 3261].map(|port| over("iscsi", port));
+        let paths = several(&[&one]);
+        paths.take(&one, PathEvent::Connected);
+        paths.take(&gone, PathEvent::Lost);
+        assert_eq!(paths.json().as_array().map(Vec::len), Some(1));
+        assert_eq!((paths.state(), paths.reconnects()), ("attached", 0));
     }
 
     #[test]

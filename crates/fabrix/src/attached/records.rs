@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::declared::files;
 use crate::args::FrontEnd;
 use crate::clock::since_1970;
+use crate::disks::NumberedPath;
 use crate::failure::Failure;
 use crate::machine::make_private;
 use leftovers::{lives, remove_leftovers, waits};
@@ -35,7 +36,11 @@ pub(crate) struct Record {
     /// `ublk`, `nbd`, `fuse`, `file`, `nbd-socket`, `vhost-user` or `kernel`.
     #[serde(rename = "as")]
     pub(crate) front_end: String,
+    /// URI with which the disk was attached, without secrets.
     pub(crate) uri: String,
+    /// Paths of the disk since they have changed. Empty: they are those of the URI.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) roster: Vec<NumberedPath>,
     /// NQN or target name of a remote disk.
     #[serde(default)]
     pub(crate) subsystem: Option<String>,
@@ -68,6 +73,7 @@ impl Record {
             device,
             front_end: front_end.word(),
             uri: without_secrets(uri),
+            roster: Vec::new(),
             subsystem: None,
             uuid: disk.identity().uuid_text(),
             controller: None,
@@ -323,15 +329,29 @@ impl Claim {
         self.keeps = keeps;
     }
 
+    /// The file of the record.
+    pub(crate) fn record_file(&self) -> RecordFile {
+        RecordFile {
+            path: self.path("json"),
+            fresh: self.path("json.new"),
+        }
+    }
+}
+
+/// The file of an attachment's record.
+pub(crate) struct RecordFile {
+    path: PathBuf,
+    fresh: PathBuf,
+}
+
+impl RecordFile {
     /// Writes the record atomically.
     pub(crate) fn write(&self, record: &Record) -> Result<(), Failure> {
-        let path = self.path("json");
-        let fresh = self.path("json.new");
         let text = serde_json::to_string(record).map_err(Failure::io)?;
-        let written = File::create(&fresh)
+        let written = File::create(&self.fresh)
             .and_then(|mut file| writeln!(file, "{text}"))
-            .and_then(|()| fs::rename(&fresh, &path));
-        written.map_err(Failure::at(&path))
+            .and_then(|()| fs::rename(&self.fresh, &self.path));
+        written.map_err(Failure::at(&self.path))
     }
 }
 

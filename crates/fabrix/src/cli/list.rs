@@ -71,7 +71,7 @@ const HEADING: [&str; 13] = [
     "state",
     "paths",
     "since",
-    "lost",
+    "reconnects",
     "reads",
     "writes",
     "subsystem",
@@ -98,15 +98,20 @@ fn row(one: &Value) -> [String; HEADING.len()] {
     ]
 }
 
-/// Number of connected paths and of all paths.
+/// Number of the paths that can take requests, and of all paths.
 pub(super) fn paths(paths: &Value) -> String {
     match paths.as_array().map_or(&[][..], Vec::as_slice) {
         [] => "-".to_owned(),
         all => {
-            let stands = all.iter().filter(|path| path["state"] == "connected");
-            format!("{}/{}", stands.count(), all.len())
+            let open = all.iter().filter(|path| is_open(path));
+            format!("{}/{}", open.count(), all.len())
         }
     }
+}
+
+/// Whether neither target nor administrator keeps requests from a connected path.
+fn is_open(path: &Value) -> bool {
+    path["state"] == "connected" && path["failed"] != true && path["access"] != "inaccessible"
 }
 
 /// Age of a time in its largest unit.
@@ -125,18 +130,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_name_moves_the_columns_and_says_how_many_paths_stand() {
+    fn a_long_name_moves_the_columns_and_says_how_many_paths_take_requests() {
         let path = |state: &str| json!({ "state": state });
+        let failed = json!({ "state": "connected", "failed": true });
+        let inaccessible = json!({ "state": "connected", "access": "inaccessible" });
         let one = json!({
             "id": 1, "name": "one", "device": "/run/user/1000/fabrix/a-long-name.disk", "as": "file",
             "size_bytes": 1 << 30, "state": "reconnecting", "since": 0, "uri": "nvme+tcp://h", "subsystem": "nqn.x",
-            "paths": [path("connected"), path("reconnecting")], "read": { "requests": 7 },
+            "paths": [path("connected"), path("reconnecting"), failed, inaccessible], "read": { "requests": 7 },
         });
         let two = json!({ "id": 2, "name": "two", "device": "/dev/loop0", "as": "fuse", "uri": "ram:1M" });
         let text = table(&[one, two]);
         let lines: Vec<&str> = text.lines().collect();
         let column = |word: &str| lines[0].find(&format!(" {word}")).expect("a column") + 1;
-        assert!(lines[1][column("paths")..].starts_with("1/2 "), "{text}");
+        assert!(lines[1][column("paths")..].starts_with("1/4 "), "{text}");
         assert!(lines[1][column("reads")..].starts_with("7 "), "{text}");
         assert!(lines[1].ends_with("  nqn.x      nvme+tcp://h"), "{text}");
         assert!(lines[2][column("paths")..].starts_with("- "), "{text}");

@@ -8,29 +8,52 @@ use super::list;
 use super::terminal::show;
 use crate::api::{Client, attachment};
 use crate::args::{PathArgs, PathVerb};
+use crate::attached::declared::has_relative_secret;
 use crate::attached::records::{Found, Records};
+use crate::disks::path;
 use crate::failure::Failure;
 use crate::report::plain;
 
 pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
     let records = Records::open()?;
-    let (which, index, change) = match &args.verb {
+    let switch = |index: Option<usize>, change: &str| {
+        let body = json!({ "index": index, "change": change });
+        ("POST", body)
+    };
+    let (which, (method, body)) = match &args.verb {
         PathVerb::List { which } => return print(&records, which.as_deref(), args),
-        PathVerb::Fail { which, path } => (which, Some(*path), "fail"),
-        PathVerb::Restore { which, path } => (which, Some(*path), "restore"),
-        PathVerb::Prefer { which, path } => (which, path.0, "prefer"),
+        PathVerb::Add { which, uri } => (which, ("PUT", json!({ "uri": lasting(uri)? }))),
+        PathVerb::Remove { which, path } => (which, ("DELETE", json!({ "index": path }))),
+        PathVerb::Fail { which, path } => (which, switch(Some(*path), "fail")),
+        PathVerb::Restore { which, path } => (which, switch(Some(*path), "restore")),
+        PathVerb::Prefer { which, path } => (which, switch(path.0, "prefer")),
     };
     let found = records.find(which)?;
     if found.record.controller.is_some() {
-        return Err(Failure::usage(
-            "the kernel chooses among its paths: see /sys/class/nvme-subsystem/*/iopolicy",
-        ));
+        return Err(Failure::usage(match method {
+            "POST" => {
+                "the kernel chooses among its paths: see /sys/class/nvme-subsystem/*/iopolicy"
+            }
+            _ => "the kernel has paths of its own: see `nvme connect` and `nvme disconnect`",
+        }));
     }
     let client = Client::of_attachment(records.socket(&found.record.name));
-    let body = json!({ "index": index, "change": change });
-    let changed = client.ask("POST", attachment::PATHS, &body)?;
+    let changed = client.ask(method, attachment::PATHS, &body)?;
     show(args.output, String::new, || changed)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The URI of a path for the process of a disk, which works in another folder.
+///
+/// # Errors
+/// It is no URI of a path, or names the file of a secret relative to this folder.
+fn lasting(uri: &str) -> Result<&str, Failure> {
+    match has_relative_secret(&path(uri)?) {
+        false => Ok(uri),
+        true => Err(Failure::usage(
+            "the process of the disk needs the whole path of the file of the secret, from / on",
+        )),
+    }
 }
 
 fn print(records: &Records, which: Option<&str>, args: &PathArgs) -> Result<ExitCode, Failure> {
@@ -60,7 +83,13 @@ fn table(all: &[Value]) -> String {
 }
 
 const HEADING: [&str; 7] = [
-    "name", "path", "address", "state", "access", "lost", "switch",
+    "name",
+    "path",
+    "address",
+    "state",
+    "access",
+    "reconnects",
+    "switch",
 ];
 
 fn row(name: &Value, path: &Value) -> [String; HEADING.len()] {

@@ -1,5 +1,7 @@
 //! `fabrix serve`: exports disks until a signal, or until the command of `--run` ends.
 
+mod gateways;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -7,22 +9,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_block::Spec;
-use fabrix_target::{Catalog, Gateways, Limits, Listen, ReservationStore, Target, TargetConfig};
+use fabrix_target::{Catalog, Limits, Listen, ReservationStore, Target, TargetConfig};
 use signal_hook::consts::SIGTERM;
 
+use self::gateways::gateways;
 use super::terminal::{say, show};
 use super::{doctor, notices};
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
 use crate::args::ServeArgs;
-use crate::disks::{Opener, is_far, is_in_memory, is_of_ceph};
+use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::log;
-use crate::served::{
-    ExportOpener, Served, catalog, check_addresses, elsewhere, failure, listen_address,
-};
+use crate::served::{ExportOpener, Served, catalog, check_addresses, failure, listen_address};
 use crate::shards::{Shards, raise_open_files};
 use crate::signals::end_a_service;
 use crate::state::State;
@@ -103,91 +103,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     shards.stop();
     outcome
 }
-
-/// What the options say of other gateways.
-fn gateways(args: &ServeArgs, listen: &[Listen]) -> Result<Gateways, Failure> {
-    let (least, most) = (args.cntlid_min, args.cntlid_max);
-    if least > most {
-        return Err(Failure::usage(format!(
-            "--cntlid-min {least} is more than --cntlid-max {most}"
-        )));
-    }
-    let all = |option: &str, texts: &[String]| {
-        let mut parsed: Vec<Listen> = Vec::new();
-        for text in texts {
-            let refused = |why: Failure| Failure::usage(format!("--{option} {why}"));
-            let listen = elsewhere(text, listen).map_err(refused)?;
-            if parsed.contains(&listen) {
-                return Err(Failure::usage(format!(
-                    "--{option} {text}: it is said twice"
-                )));
-            }
-            parsed.push(listen);
-        }
-        Ok(parsed)
-    };
-    let others = all("gateway", &args.gateway)?;
-    check_gateways(args, listen)?;
-    Ok(Gateways {
-        controller_ids: least..=most,
-        repeats: repeats(args)?,
-        others,
-        referrals: all("referral", &args.referral)?,
-    })
-}
-
-/// Refuses `--gateway` where no other process can serve the same disks under the same name, or no
-/// host hears of it.
-fn check_gateways(args: &ServeArgs, listen: &[Listen]) -> Result<(), Failure> {
-    if args.gateway.is_empty() {
-        return Ok(());
-    }
-    let specs: Vec<Spec> = args
-        .disks
-        .iter()
-        .filter_map(|text| Spec::parse(text).ok())
-        .collect();
-    let why = if args.nqn.is_none() {
-        "name the subsystem with --nqn, the same at each gateway".to_owned()
-    } else if let Some(memory) = specs.iter().find(|spec| is_in_memory(spec)) {
-        format!("{memory} is memory of this process, which no other gateway serves")
-    } else if let Some(rbd) = specs.iter().find(|spec| is_of_ceph(spec)) {
-        format!("{rbd}: gateways to an image of Ceph do not fence each other yet")
-    } else if !listen.iter().any(|it| it.protocol.is_nvme()) {
-        "no --listen has nvme+tcp:// or nvme+rdma://, and only NVMe has a discovery log".to_owned()
-    } else if let Some(text) = args.gateway.iter().find(|text| text.ends_with(":8009")) {
-        format!("{text}: port 8009 answers discovery only; --referral names such a service")
-    } else {
-        return Ok(());
-    };
-    Err(Failure::usage(format!("--gateway: {why}")))
-}
-
-/// How long a disk may repeat a request whose host has gone to another gateway.
-///
-/// Errors: longer than hosts can be told.
-fn repeats(args: &ServeArgs) -> Result<Duration, Failure> {
-    let specs = args.disks.iter().filter_map(|text| Spec::parse(text).ok());
-    let far = specs.into_iter().find(is_far);
-    let Some(far) = far.filter(|_| !args.gateway.is_empty()) else {
-        return Ok(Duration::ZERO);
-    };
-    let remote = &args.remote;
-    // A lost target is noticed within three keep-alive timeouts. Then the time of requests begins.
-    let limits = [remote.fast_io_fail_tmo.0, remote.ctrl_loss_tmo.0];
-    let waits = limits.into_iter().flatten().min();
-    let repeats = waits.map(|waits| waits + 3 * remote.keep_alive_tmo);
-    repeats.filter(|repeats| *repeats <= REPEATS_MOST).ok_or_else(|| {
-        Failure::usage(format!(
-            "--gateway: {far} may repeat a write for longer than the {} s that hosts can be told to wait before \
-             they use another gateway; add --fast-io-fail-tmo 30s (three --keep-alive-tmo count, too)",
-            REPEATS_MOST.as_secs()
-        ))
-    })
-}
-
-/// The most that CQT can say, less the time that disks have to end requests.
-const REPEATS_MOST: Duration = Duration::from_secs(62);
 
 /// Refuses options for access over a protocol that is not served. Through `--api` an address may be
 /// added later. Names (`--nqn`, `--iqn`) are only names, and scripts give both.

@@ -76,6 +76,25 @@ fn disks_that_look_alike_are_several() {
     assert_eq!(uuid(&open(&opener, "ram:1M")), gone);
 }
 
+#[test]
+fn what_is_not_an_option_of_a_remote_disk_is_refused_with_what_to_write() {
+    for (text, said) in [
+        (
+            "nvme+tcp://192.0.2.1,digest",
+            "there are hdr-digest, data-digest",
+        ),
+        ("iscsi://192.0.2.1/a/0,digest", "data-digest, target_user"),
+        ("nvme+tcp://192.0.2.1,192.0.2.2", "SCHEME://HOST,HOST/"),
+    ] {
+        let refused = opener("one")
+            .open(text, false)
+            .err()
+            .expect(text)
+            .to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
 fn hint(uri: &str, kind: ConnectErrorKind) -> Option<String> {
     let Disk::Remote(remote) = Spec::parse(uri).expect(uri).disk else {
         panic!("{uri} is a remote disk");

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fabrix_block::spec::{Disk, Remote, Size};
 use fabrix_block::{Durability, Spec};
-use fabrix_target::{DISCOVERY_PORT, Export, Portal, Protocol};
+use fabrix_host::host_text;
+use fabrix_target::{DISCOVERY_PORT, Export, Listen, Portal, Protocol};
 use serde_json::{Value, json};
 
 use super::Served;
@@ -13,7 +14,7 @@ use super::ana::groups_json;
 use super::listen::listen_text;
 use crate::cli::terminal::quoted;
 use crate::counters;
-use crate::disks::{host_text, lun_of_libiscsi};
+use crate::disks::lun_of_libiscsi;
 use crate::locks::lock;
 
 impl Served {
@@ -211,6 +212,26 @@ impl Served {
             "nvme_connect_rdma": over_rdma,
             "exports": exports.collect::<Vec<_>>(),
             "ana_groups": ana_groups,
+            "gateways": self.gateways_json(),
+        })
+    }
+
+    fn gateways_json(&self) -> Value {
+        let gateways = self.target.catalog().gateways;
+        let uri = |listen: &Listen| {
+            let portal = Portal {
+                announced: None,
+                ..listen.portal
+            };
+            format!("{}://{}", scheme(listen.protocol), listen_text(&portal))
+        };
+        let uris = |listens: &[Listen]| listens.iter().map(uri).collect::<Vec<_>>();
+        json!({
+            "cntlid_min": gateways.controller_ids.start(),
+            "cntlid_max": gateways.controller_ids.end(),
+            "repeats_s": gateways.repeats.as_secs_f64(),
+            "others": uris(&gateways.others),
+            "referrals": uris(&gateways.referrals),
         })
     }
 

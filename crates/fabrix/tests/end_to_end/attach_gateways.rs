@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use serde_json::json;
+
 use super::attach_place::{Place, begin_nbd, read_over_nbd, until};
 use super::harness::{Serve, fabrix, make_file, path_in, scratch};
 
@@ -58,6 +60,12 @@ fn a_disk_behind_two_gateways_has_two_paths_and_discovery_at_each_lists_both() {
         Serve::start_again_on(&[&words[..], &ids[..]].concat(), &here)
     };
     let gateways = [0, 1].map(gateway);
+    let told = &gateways[1].json["gateways"];
+    assert_eq!(
+        (&told["cntlid_min"], &told["cntlid_max"]),
+        (&json!(1001), &json!(2000))
+    );
+    assert_eq!(told["others"], json!([format!("nvme+tcp://{}", ports[0])]));
     for port in ports {
         let found = fabrix(&["discover", &format!("nvme+tcp://{port}"), "-o", "json"]);
         let text = &found.exits(0).stdout;
@@ -69,11 +77,7 @@ fn a_disk_behind_two_gateways_has_two_paths_and_discovery_at_each_lists_both() {
         );
     }
     let place = Place::new();
-    let both = format!(
-        "multipath:({},{}),policy=fixed:0",
-        gateways[0].uri(0),
-        gateways[1].uri(0)
-    );
+    let both = format!("nvme+tcp://{},policy=fixed:0", ports[0]);
     let socket = place.attach(&[&both, "--as", "nbd-socket"]);
     let mut client = begin_nbd(&socket);
     assert_eq!(client.read(0, 512), Ok(vec![7; 512]), "over the first");
@@ -84,6 +88,41 @@ fn a_disk_behind_two_gateways_has_two_paths_and_discovery_at_each_lists_both() {
         Ok(vec![7; 512]),
         "over the second gateway"
     );
+    let other = format!("nvme+tcp://{}", ports[1]);
+    fabrix(&["bench", &other, "--runtime", "50ms"])
+        .exits(0)
+        .says(&[&ports[0].to_string(), "joins the disk when it can"]);
+}
+
+#[test]
+fn a_path_over_which_a_disk_is_read_only_is_named() {
+    let disk = Serve::start(&["ram:1M"]);
+    let reader = Serve::start(&[&disk.uri(0), "--read-only"]);
+    let place = Place::new();
+    let both = format!("multipath:({},{})", disk.uri(0), reader.uri(0));
+    let attached = place.run(&["attach", &both, "--as", "nbd-socket"]);
+    let name = reader.uri(0);
+    attached
+        .exits(0)
+        .says(&["the disk is read-only: it is so over", &name]);
+    assert_eq!(place.list()[0]["read_only"], true);
+}
+
+#[test]
+fn a_disk_whose_paths_are_all_failed_is_inaccessible_until_one_is_restored() {
+    let serve = Serve::start(&["ram:1M"]);
+    let place = Place::new();
+    place.attach(&[
+        &format!("multipath:({})", serve.uri(0)),
+        "--as",
+        "nbd-socket",
+    ]);
+    place.run(&["path", "fail", "disk1", "0"]).exits(0);
+    assert_eq!(place.list()[0]["state"], "inaccessible");
+    let row = place.run(&["list"]).exits(0).stdout.clone();
+    assert!(row.contains("inaccessible  0/1"), "{row}");
+    place.run(&["path", "restore", "disk1", "0"]).exits(0);
+    assert_eq!(place.list()[0]["state"], "attached");
 }
 
 #[test]

@@ -298,9 +298,11 @@ fn the_discovery_port_answers_discovery_and_is_not_listed() {
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0]["trsvcid"], serve.port().to_string());
     let disk = format!("nvme+tcp://127.0.0.1:8009/{NQN}/1");
-    fabrix(&["bench", &disk])
+    fabrix(&["bench", &disk, "--runtime", "50ms"]).exits(0);
+    let none = "nvme+tcp://127.0.0.1:8009/nqn.2026-01.io.fabrix.test:none/1";
+    fabrix(&["bench", none])
         .exits(3)
-        .says(&[&disk, "no such subsystem"]);
+        .says(&[none, "no such subsystem"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod attach_device;
 mod attach_fuse_ring;
 mod attach_gateways;
 mod attach_life;
+mod attach_paths;
 mod attach_place;
 mod attach_programs;
 mod attach_wrong;

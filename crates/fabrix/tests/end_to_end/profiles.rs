@@ -158,8 +158,12 @@ fn cdm_ends_in_its_numbers_and_leaves_a_card() {
 
 #[test]
 fn cdm_compares_the_policies_of_a_disk_with_several_paths() {
-    let serve = Serve::start(&["ram:64M"]);
-    let paths = format!("multipath:({0},{0})", serve.uri(0));
+    let listens = ["nvme+tcp://127.0.0.1:0", "nvme+tcp://127.0.0.2:0"];
+    let listens = ["--listen", listens[0], "--listen", listens[1]];
+    let serve = Serve::start(&[&["ram:64M"], &listens[..]].concat());
+    let second = serve.json["listen"][1].as_str().expect("it listens");
+    let hosts = format!("{},{second}", serve.address());
+    let paths = serve.uri(0).replace(&serve.address(), &hosts);
     let cdm = |policies: &str, more: &[&str]| {
         let short = "--time 0.01 --interval 0 --count 1 --preset demo".split(' ');
         let words = ["bench", "cdm", &paths, "--policies", policies];

@@ -6,18 +6,21 @@
 use fabrix_rt::{Shard, Token};
 
 use super::super::link::AssociationName;
-use super::{PROOFS, Pool};
+use super::super::path::Path;
+use super::{PROOFS, Pool, path_of};
 
 impl Pool {
     /// Asks the targets of connected paths to end associations whose requests are unsettled.
     pub(super) fn prove(&mut self, shard: &mut Shard) {
         for path in 0..self.paths.len() {
-            let Some(lost) = self.paths[path].link.lost() else {
+            let lost = self.paths[path].as_ref().and_then(|it| it.link.lost());
+            let Some(lost) = lost else {
                 continue;
             };
             let (of, paths) = ((path, lost.number), &self.paths);
             let is_connected = |(by, number): (usize, u32)| {
-                paths[by].is_connected() && paths[by].link.association() == number
+                let stands = |it: &Path| it.is_connected() && it.link.association() == number;
+                paths[by].as_ref().is_some_and(stands)
             };
             if let Some(name) = &lost.name
                 && self.unsettled.has(of)
@@ -34,7 +37,7 @@ impl Pool {
             task: self.task,
             slot: PROOFS + u32::from(self.proofs.next_number()),
         };
-        let mut others = self.paths.iter_mut();
+        let mut others = self.paths.iter_mut().flatten();
         let asked = others.find_map(|other| {
             let may_ask = !self.proofs.was_asked(path, other.index);
             let is_asked = may_ask && other.end_association(shard, lost, answer);
@@ -52,7 +55,7 @@ impl Pool {
         };
         if is_proven {
             let now = shard.now();
-            self.paths[of.0].link.proven(of.1, now);
+            path_of(&mut self.paths, of.0).link.proven(of.1, now);
             self.unsettled.proven(of, now);
         }
         self.prove(shard);

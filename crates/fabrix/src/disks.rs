@@ -71,7 +71,8 @@ pub(crate) struct Opener {
     opened: Arc<Opened>,
     watch: Option<Watch>,
     on_roster: Option<OnRoster>,
-    /// The paths that a disk had when it was left, whatever its text says. Empty: those of the text.
+    /// The paths that a disk had when it was left, whatever its text says. Empty: those of the
+    /// text.
     left_over: Vec<NumberedPath>,
     /// Policy of disks with several paths, whatever their text says.
     policy: Option<Policy>,

@@ -5,8 +5,8 @@
 //! repeated, and when, is described in `docs/design/host.md`.
 //!
 //! - `policy`: which path gets the next request.
-//! - `roster`: the paths of a disk, which join and leave. `switches`: what an administrator wants of
-//!   them. `same`: whether they lead to one disk.
+//! - `roster`: the paths of a disk, which join and leave. `same`: whether they lead to one disk.
+//! - `switches`: what an administrator wants of paths.
 //! - `pool`, `path`, `table`, `unsettled`: the requests of a shard.
 //! - `proofs`: who is asked to prove that a lost association is over.
 //! - `link`: what sessions and pools say to each other.

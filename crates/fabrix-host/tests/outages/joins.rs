@@ -146,10 +146,12 @@ fn a_write_on_a_path_that_leaves_waits_as_on_a_lost_one_and_the_next_path_of_its
     disk.roster()
         .join(0, path(&two, &two.one))
         .expect("it comes back");
+    rig.turn_for(Duration::from_millis(1));
     // Its request is still in progress there. New ones go elsewhere.
-    assert_eq!(rig.write(8, &[3; 512]), Status::Ok);
+    (10..14).for_each(|slot| write(&mut rig, slot, u64::from(slot)));
+    (10..14).for_each(|_| assert_eq!(rig.next().1, Status::Ok));
     rig.turn_for(Duration::from_secs(1));
-    assert_eq!((writes(&two.other), connections().0), (1, 2));
+    assert_eq!((writes(&two.other), connections().0), (4, 2));
     two.one.disconnect_all();
     let began = rig.now();
     rig.turn_for(Duration::from_millis(50));

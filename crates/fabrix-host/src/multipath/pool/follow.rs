@@ -1,8 +1,8 @@
 //! Paths that join and leave while a pool is open. A part of `pool`.
 //!
-//! A path that leaves gets no more requests. Its channel stays until its last request has ended, and
-//! until its target executes nothing more of those that it has lost. Another path with its number
-//! is opened afterwards.
+//! A path that leaves gets no more requests. Its channel stays until its last request has ended,
+//! and until its target executes nothing more of those that it has lost. Another path with its
+//! number is opened afterwards.
 
 use fabrix_block::OpenError;
 use fabrix_rt::nodes::{LOCAL_DISTANCE, distance_to_card};

@@ -1,5 +1,8 @@
 //! Identities of disks opened by one or several openers.
 
+use fabrix_host::ConnectErrorKind;
+
+use super::remote::other_address;
 use super::*;
 
 fn opener(scope: &str) -> Opener {

@@ -32,6 +32,9 @@ pub(crate) struct DiskHabits {
     pub(crate) deallocate: Deallocate,
     /// Whether some requests end when they are submitted.
     pub(crate) ends_at_once: bool,
+    /// Whether processes of several machines use the disk. Such a disk compares and writes itself,
+    /// and executes each write that a process has submitted, also after the end of the process.
+    pub(crate) is_shared: bool,
     /// How the disk fails.
     pub(crate) faults: DiskFaults,
 }
@@ -45,6 +48,7 @@ impl DiskHabits {
             volatile_cache: !choices.once_in(4),
             deallocate: choices.one_of(&[Deallocate::Zeroes, Deallocate::Undefined]),
             ends_at_once: choices.once_in(3),
+            is_shared: false,
             faults: DiskFaults::default(),
         }
     }
@@ -62,6 +66,7 @@ struct State {
     habits: DiskHabits,
     choices: Choices,
     next_channel: u64,
+    power_losses: u64,
     /// A flush has failed: none is believed until the power fails, and everything is read again.
     is_degraded: bool,
 }
@@ -87,6 +92,7 @@ impl SimDisk {
                 habits,
                 choices,
                 next_channel: 0,
+                power_losses: 0,
                 is_degraded: false,
             })),
         })
@@ -109,6 +115,7 @@ impl Backing for Arc<SimDisk> {
     fn lose_power(&self) {
         let state = &mut *self.state();
         state.images.lose_power(&mut state.choices);
+        state.power_losses += 1;
         state.is_degraded = false;
     }
 }
@@ -120,6 +127,10 @@ impl Device for SimDisk {
 
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn compares_and_writes(&self) -> bool {
+        self.state().habits.is_shared
     }
 
     /// A smaller disk loses what is behind its end. A larger one has zeroes there.
@@ -155,6 +166,14 @@ impl State {
         status
     }
 
+    /// A write takes effect whose process has ended, unless the power was lost since.
+    fn take_late_effect(&mut self, pending: &mut Pending, place: Place) {
+        match pending.power_losses == self.power_losses {
+            true => drop(self.take_effect(pending, place)),
+            false => self.images.give_back(place),
+        }
+    }
+
     fn carry_out(&mut self, pending: &mut Pending, place: Place) -> Status {
         if pending.range.end > self.images.whole().end {
             // The disk has become smaller.
@@ -175,8 +194,14 @@ impl State {
                 verdict
             }
             Operation::Flush => self.make_durable(self.images.whole()),
-            Operation::CompareAndWrite { .. } => Status::Unsupported,
-            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Deallocate => {
+            _ if !pending.finds_expected(self.images.seen()) => Status::CompareFailed,
+            Operation::Write { .. }
+            | Operation::WriteZeroes { .. }
+            | Operation::Deallocate
+            | Operation::CompareAndWrite { .. } => {
+                if let Some(comparison) = pending.comparison.take() {
+                    self.images.begin(place, comparison.write);
+                }
                 if !verdict.is_ok() {
                     self.images.tear(place, &mut self.choices);
                     return verdict;

@@ -1,4 +1,4 @@
-//! Plans of the states in which the target serves its disk at each of its addresses (ANA).
+//! Plans of the states in which targets serve a disk at each of their addresses (ANA).
 //!
 //! A change takes time: commands at the disk end first. So a plan only says that a change is due,
 //! and the world's own loop makes it, as an administrator does.
@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState};
 use fabrix_rt::Nanos;
+use fabrix_target::Target;
 
 use crate::choices::Choices;
-use crate::server::{MACHINE, SECOND, Server, nvme_at};
+use crate::server::{MACHINE, SECOND};
 use crate::trace::{self, Entry};
 use crate::world::World;
 
@@ -24,7 +25,8 @@ pub(crate) struct Gateways {
 }
 
 impl Gateways {
-    /// Plans changes of the state at the target's addresses. At the end all are optimized.
+    /// Plans changes of the state at two addresses. Some move the disk to one of them: the state of
+    /// the other one changes first. At the end both are optimized.
     pub(crate) fn plan(world: &Rc<World>, choices: &mut Choices) -> Self {
         let gateways = Self::default();
         let mut last = world.now();
@@ -38,6 +40,10 @@ impl Gateways {
             ]);
             let machine = choices.one_of(&[MACHINE, SECOND]);
             gateways.plan_at(world, at, machine, state);
+            if choices.once_in(3) {
+                let other = if machine == MACHINE { SECOND } else { MACHINE };
+                gateways.plan_at(world, at, other, AnaState::Optimized);
+            }
             last = last.max(at);
         }
         let time = Duration::from_millis(choices.one_of(&[1, 300, 5_000]));
@@ -53,18 +59,18 @@ impl Gateways {
         world.plan(at, move |_| due.borrow_mut().push_back((machine, state)));
     }
 
-    /// Makes the changes that are due. The world goes on meanwhile. A target that is not running,
-    /// or is killed meanwhile, forgets them: it starts with optimized states.
-    pub(crate) fn make_due(&self, server: &RefCell<Server>) {
+    /// Makes the changes that are due. The world goes on meanwhile. `target_of` names the target of
+    /// a machine. One that is not running, or is killed meanwhile, forgets them: it starts with
+    /// optimized states.
+    pub(crate) fn make_due(&self, target_of: impl Fn(IpAddr) -> Option<Rc<Target>>) {
         while let Some((machine, state)) = self.next() {
-            let Some(target) = server.borrow().target() else {
+            let Some(target) = target_of(machine) else {
                 continue;
             };
-            let address = nvme_at(machine);
             let set = target.set_ana_state(ANA_GROUP_DEFAULT, state, |listen| {
-                listen.portal.address == address
+                listen.portal.address.ip() == machine
             });
-            trace::note(|| Entry::new("ana", format!("{state} at {address}: {set:?}")));
+            trace::note(|| Entry::new("ana", format!("{state} at {machine}: {set:?}")));
         }
     }
 

@@ -155,7 +155,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     }
     let mut gateways = Gateways::default();
     if subject == Subject::Paths {
-        faults::plan_lost_paths(&world, &mut choices);
+        faults::plan_lost_paths(&world, LATEST, &mut choices);
         gateways = Gateways::plan(&world, &mut choices);
     }
     if !is_calm {
@@ -181,7 +181,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     };
     while !have_ended(&hosts.borrow()) && world.now() < limit {
         world.step(limit);
-        gateways.make_due(&server);
+        gateways.make_due(|_| server.borrow().target());
     }
     let mut report = Report {
         time: world.now() - began,
@@ -255,6 +255,8 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
 /// Three keep-alive timeouts of a host and the CQT of the target: for so long a write of a lost
 /// path waits without a reset.
 const UNSETTLED: Duration = Duration::from_secs(18);
+/// 12 s, in milliseconds: for so long the target hears nothing of a lost path.
+const LATEST: u64 = 12_000;
 /// Few, so that requests meet.
 pub(crate) const BLOCKS: u64 = 64;
 /// 384 KiB: three times what a capsule may carry, and more than a first burst.

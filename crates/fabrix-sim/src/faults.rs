@@ -15,8 +15,43 @@ use crate::rdma;
 use crate::server::{MACHINE, SECOND, Server, is_nvme};
 use crate::world::World;
 
+/// How long faults may hold back what hosts have sent, all of them together.
+pub(crate) struct Delays {
+    left: Duration,
+}
+
+impl Delays {
+    pub(crate) fn at_most(left: Duration) -> Self {
+        Self { left }
+    }
+
+    /// A time, or what is left.
+    fn take(&mut self, time: Duration) -> Duration {
+        let taken = time.min(self.left);
+        self.left -= taken;
+        taken
+    }
+}
+
+impl Default for Delays {
+    /// There is no limit.
+    fn default() -> Self {
+        Self::at_most(Duration::MAX)
+    }
+}
+
 /// Plans some faults.
 pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mut Choices) {
+    plan_within(world, server, &mut Delays::default(), choices);
+}
+
+/// Plans some faults that delay what hosts have sent by no more than `delays`.
+pub(crate) fn plan_within(
+    world: &Rc<World>,
+    server: &Rc<RefCell<Server>>,
+    delays: &mut Delays,
+    choices: &mut Choices,
+) {
     let span = choices.one_of(&[100_000, 1_000_000, 20_000_000]);
     for _ in 0..choices.below(9) {
         let at = world.now() + Duration::from_micros(choices.below(span));
@@ -25,7 +60,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
             1 => plan_at_an_end(world, at, choices, |world, end| Some(cut(world, end))),
             2 => {
                 let longest = choices.one_of(&[300, 3_000, 7_000, 12_000]);
-                let time = Duration::from_millis(choices.below(longest));
+                let time = delays.take(Duration::from_millis(choices.below(longest)));
                 world.is_disturbed_until(at + time);
                 plan_at_an_end(world, at, choices, move |world, end| {
                     Some(stall(world, end, time))
@@ -33,7 +68,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
             }
             3 => {
                 let longest = choices.one_of(&[300, 3_000, 12_000]);
-                let time = Duration::from_millis(choices.below(longest));
+                let time = delays.take(Duration::from_millis(choices.below(longest)));
                 world.is_disturbed_until(at + time);
                 plan_a_pause(world, at, choices, time);
             }
@@ -91,10 +126,16 @@ pub(crate) fn plan_rdma(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices
 /// Plans that paths are lost with what hosts have sent: a host hears of it at once, and the target
 /// receives the last bytes up to `longest` milliseconds late. Only hosts with another path, which
 /// wait for the end of the lost one, come through that.
-pub(crate) fn plan_lost_paths(world: &Rc<World>, longest: u64, choices: &mut Choices) {
+pub(crate) fn plan_lost_paths(
+    world: &Rc<World>,
+    longest: u64,
+    delays: &mut Delays,
+    choices: &mut Choices,
+) {
     for _ in 0..choices.below(4) {
         let at = world.now() + Duration::from_micros(choices.below(3_000_000));
         let time = Duration::from_millis(choices.one_of(&[300, 2_000, longest]));
+        let time = delays.take(time);
         world.is_disturbed_until(at + time);
         plan_at_an_end(world, at, choices, move |world, end| {
             let net = world.net();

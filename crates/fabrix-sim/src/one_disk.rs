@@ -16,7 +16,7 @@ use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::disk_faults::DiskFaults;
-use crate::faults;
+use crate::faults::{self, Delays};
 use crate::files::FileHabits;
 use crate::gateways::Gateways;
 use crate::hosts::{self, Host, Protocol, Way};
@@ -83,6 +83,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     if faults.hangs > 0 {
         world.set_disk_hangs();
     }
+    let is_iscsi_paths = protocols.contains(&Protocol::IscsiPaths);
+    let mut delays = match is_iscsi_paths {
+        true => Delays::at_most(ISCSI_DELAYS),
+        false => Delays::default(),
+    };
     let mut backlog = Backlog::default();
     let backing: Rc<dyn Backing> = match subject {
         Subject::Files => {
@@ -91,10 +96,13 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             Rc::new(world.files().create(habits, below))
         }
         _ => {
-            let habits = DiskHabits {
+            let mut habits = DiskHabits {
                 faults: faults.clone(),
                 ..DiskHabits::draw(blocks, &mut choices)
             };
+            if is_iscsi_paths {
+                habits.longest = habits.longest.min(ISCSI_AT_DISK);
+            }
             backlog.at_disk = habits.longest;
             Rc::new(SimDisk::new(habits, below))
         }
@@ -151,11 +159,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     if subject == Subject::Rdma {
         faults::plan_rdma(&world, &server, &mut choices);
     } else if !is_calm {
-        faults::plan(&world, &server, &mut choices);
+        faults::plan_within(&world, &server, &mut delays, &mut choices);
     }
     let mut gateways = Gateways::default();
     if subject == Subject::Paths {
-        faults::plan_lost_paths(&world, LATEST, &mut choices);
+        faults::plan_lost_paths(&world, LATEST, &mut delays, &mut choices);
         gateways = Gateways::plan(&world, &mut choices);
     }
     if !is_calm {
@@ -255,6 +263,11 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
 /// Three keep-alive timeouts of a host and the CQT of the target: for so long a write of a lost
 /// path waits without a reset.
 const UNSETTLED: Duration = Duration::from_secs(18);
+/// An initiator repeats a write of a lost path after two keep-alive timeouts (10 s), because no
+/// target says for how long it keeps a silent session. What delays a write is shorter in all.
+const ISCSI_DELAYS: Duration = Duration::from_secs(7);
+/// Longest time of a request at the disk. A write may wait for a few others there.
+const ISCSI_AT_DISK: Duration = Duration::from_millis(500);
 /// 12 s, in milliseconds: for so long the target hears nothing of a lost path.
 const LATEST: u64 = 12_000;
 /// Few, so that requests meet.

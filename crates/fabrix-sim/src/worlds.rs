@@ -71,6 +71,10 @@ pub const WORLDS: &[Kind] = &[
         name: "gateways",
         run: two_gateways::run,
     },
+    Kind {
+        name: "iscsi-paths",
+        run: |run| one_disk::run(run, &[Protocol::IscsiPaths; 2], Subject::Paths),
+    },
 ];
 
 /// Two hosts over NVMe/TCP and one over iSCSI.

@@ -10,13 +10,13 @@ use super::Pair;
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::faults::{
-    cut, host_and_target, plan_a_kill, plan_at_an_end, plan_lost_paths, reset, stall,
+    Delays, cut, host_and_target, plan_a_kill, plan_at_an_end, plan_lost_paths, reset, stall,
 };
 use crate::world::World;
 
 /// Plans some faults.
 pub(super) fn plan(world: &Rc<World>, pair: &Rc<Pair>, choices: &mut Choices) {
-    plan_lost_paths(world, LATEST, choices);
+    plan_lost_paths(world, LATEST, &mut Delays::default(), choices);
     let span = choices.one_of(&[100_000, 1_000_000, 5_000_000]);
     for _ in 0..choices.below(9) {
         let at = world.now() + Duration::from_micros(choices.below(span));

@@ -4,6 +4,7 @@
 mod channel;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub(crate) struct SimDisk {
     geometry: Geometry,
     identity: Identity,
     state: Arc<Mutex<State>>,
+    /// Requests in progress.
+    requests: Arc<AtomicUsize>,
 }
 
 struct State {
@@ -95,7 +98,23 @@ impl SimDisk {
                 power_losses: 0,
                 is_degraded: false,
             })),
+            requests: Arc::default(),
         })
+    }
+
+    /// The same disk for another machine, whose requests are counted apart.
+    pub(crate) fn for_another_machine(&self) -> Arc<Self> {
+        Arc::new(Self {
+            geometry: self.geometry.clone(),
+            identity: self.identity.clone(),
+            state: Arc::clone(&self.state),
+            requests: Arc::default(),
+        })
+    }
+
+    /// Requests in progress of processes that have not ended.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -146,6 +165,7 @@ impl Device for SimDisk {
             geometry,
             identity: self.identity.clone(),
             state: Arc::clone(&self.state),
+            requests: Arc::clone(&self.requests),
         }))
     }
 
@@ -155,7 +175,8 @@ impl Device for SimDisk {
         let channel = state.next_channel;
         drop(state);
         let geometry = self.geometry.clone();
-        Ok(channel::open(shard, channel, geometry, &self.state))
+        let shared = (&self.state, &self.requests);
+        Ok(channel::open(shard, channel, geometry, shared))
     }
 }
 

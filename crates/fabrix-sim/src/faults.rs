@@ -134,8 +134,8 @@ pub(crate) fn plan_lost_paths(
 ) {
     for _ in 0..choices.below(4) {
         let at = world.now() + Duration::from_micros(choices.below(3_000_000));
-        let time = Duration::from_millis(choices.one_of(&[300, 2_000, longest]));
-        let time = delays.take(time);
+        let longest = choices.one_of(&[300, 2_000, longest]);
+        let time = delays.take(Duration::from_millis(choices.between(1, longest)));
         world.is_disturbed_until(at + time);
         plan_at_an_end(world, at, choices, move |world, end| {
             let net = world.net();

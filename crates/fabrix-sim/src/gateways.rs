@@ -2,26 +2,41 @@
 //!
 //! A change takes time: commands at the disk end first. So a plan only says that a change is due,
 //! and the world's own loop makes it, as an administrator does.
+//!
+//! When a target has answered that it serves its disk nowhere, another one may serve it. So no
+//! request may be at the disk then, and none may come before the next change.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState};
 use fabrix_rt::Nanos;
-use fabrix_target::Target;
+use fabrix_target::{Listen, Target};
 
 use crate::choices::Choices;
+use crate::disk::SimDisk;
 use crate::server::{MACHINE, SECOND};
 use crate::trace::{self, Entry};
 use crate::world::World;
 
 /// Changes that are due, in their order.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Gateways {
     due: Rc<RefCell<VecDeque<(IpAddr, AnaState)>>>,
+    /// Targets that have answered that they serve the disk nowhere.
+    closed: Vec<Served>,
+    faults: Vec<String>,
+}
+
+/// A target of a machine, and its disk.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) target: Rc<Target>,
+    pub(crate) disk: Arc<SimDisk>,
 }
 
 impl Gateways {
@@ -59,22 +74,62 @@ impl Gateways {
         world.plan(at, move |_| due.borrow_mut().push_back((machine, state)));
     }
 
-    /// Makes the changes that are due. The world goes on meanwhile. `target_of` names the target of
-    /// a machine. One that is not running, or is killed meanwhile, forgets them: it starts with
+    /// Makes the changes that are due. The world goes on meanwhile. `find` names what runs at a
+    /// machine. A target that is not running, or is killed meanwhile, forgets them: it starts with
     /// optimized states.
-    pub(crate) fn make_due(&self, target_of: impl Fn(IpAddr) -> Option<Rc<Target>>) {
+    pub(crate) fn make_due(&mut self, find: impl Fn(IpAddr) -> Option<Served>) {
+        self.check_closed(&find);
         while let Some((machine, state)) = self.next() {
-            let Some(target) = target_of(machine) else {
-                continue;
-            };
-            let set = target.set_ana_state(ANA_GROUP_DEFAULT, state, |listen| {
-                listen.portal.address.ip() == machine
-            });
-            trace::note(|| Entry::new("ana", format!("{state} at {machine}: {set:?}")));
+            if let Some(served) = find(machine) {
+                self.change(&served, machine, state);
+                self.check_closed(&find);
+            }
         }
+    }
+
+    fn change(&mut self, served: &Served, machine: IpAddr, state: AnaState) {
+        let target = &served.target;
+        self.closed.retain(|it| !Rc::ptr_eq(&it.target, target));
+        let is_there = |listen: &Listen| listen.portal.address.ip() == machine;
+        let set = target.set_ana_state(ANA_GROUP_DEFAULT, state, is_there);
+        trace::note(|| Entry::new("ana", format!("{state} at {machine}: {set:?}")));
+        if set.is_ok() && serves_nowhere(target) {
+            self.closed.push(served.clone());
+        }
+    }
+
+    /// No request may be at the disk of a target that serves it nowhere.
+    fn check_closed(&mut self, find: &impl Fn(IpAddr) -> Option<Served>) {
+        if self.closed.is_empty() {
+            return;
+        }
+        let running: Vec<_> = [MACHINE, SECOND].into_iter().filter_map(find).collect();
+        let is = |one: &Served, other: &Served| Rc::ptr_eq(&one.target, &other.target);
+        self.closed
+            .retain(|it| running.iter().any(|other| is(it, other)));
+        let requests = self.closed.iter().map(|it| it.disk.requests());
+        let requests = requests.max().unwrap_or_default();
+        if requests > 0 {
+            self.closed.clear();
+            self.faults.push(format!(
+                "the disk has {requests} requests of a target that has answered that it serves it nowhere"
+            ));
+        }
+    }
+
+    /// What was wrong.
+    pub(crate) fn faults(self) -> Vec<String> {
+        self.faults
     }
 
     fn next(&self) -> Option<(IpAddr, AnaState)> {
         self.due.borrow_mut().pop_front()
     }
+}
+
+/// Whether the state at each listener of a target refuses commands.
+fn serves_nowhere(target: &Target) -> bool {
+    let catalog = target.catalog();
+    let mut listens = catalog.listen.iter().filter(|it| it.has_ana_states());
+    listens.all(|it| catalog.ana_state(ANA_GROUP_DEFAULT, it).refusal().is_some())
 }

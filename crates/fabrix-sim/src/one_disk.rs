@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backing::{self, Backing};
@@ -18,7 +19,7 @@ use crate::disk::{DiskHabits, SimDisk};
 use crate::disk_faults::DiskFaults;
 use crate::faults::{self, Delays};
 use crate::files::FileHabits;
-use crate::gateways::Gateways;
+use crate::gateways::{Gateways, Served};
 use crate::hosts::{self, Host, Protocol, Way};
 use crate::net::Habits;
 use crate::report::Report;
@@ -89,6 +90,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         false => Delays::default(),
     };
     let mut backlog = Backlog::default();
+    let mut disk = None;
     let backing: Rc<dyn Backing> = match subject {
         Subject::Files => {
             let habits = file_habits(&mut choices, faults.clone());
@@ -104,7 +106,9 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
                 habits.longest = habits.longest.min(ISCSI_AT_DISK);
             }
             backlog.at_disk = habits.longest;
-            Rc::new(SimDisk::new(habits, below))
+            let new = SimDisk::new(habits, below);
+            disk = Some(Arc::clone(&new));
+            Rc::new(new)
         }
     };
     let shards = choices.between(1, 3);
@@ -189,10 +193,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     };
     while !have_ended(&hosts.borrow()) && world.now() < limit {
         world.step(limit);
-        gateways.make_due(|_| server.borrow().target());
+        gateways.make_due(|_| served(&server, disk.as_ref()));
     }
     let mut report = Report {
         time: world.now() - began,
+        faults: gateways.faults(),
         ..Report::default()
     };
     // Some hosts disappear without a word: the target has to find out.
@@ -223,6 +228,12 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     server.borrow_mut().lose_power(&world, &checker);
     report.faults.extend(server.borrow().check_image(&checker));
     report
+}
+
+/// The target with its disk, while it runs.
+fn served(server: &RefCell<Server>, disk: Option<&Arc<SimDisk>>) -> Option<Served> {
+    let (target, disk) = (server.borrow().target()?, Arc::clone(disk?));
+    Some(Served { target, disk })
 }
 
 pub(crate) fn wish(run: &Run, choices: &mut Choices, faults: &DiskFaults) -> Wish {

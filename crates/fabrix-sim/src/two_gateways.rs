@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_target::{Catalog, Deadlines, Listen, Target};
+use fabrix_target::{Catalog, Deadlines, Listen};
 
 use crate::backing::Backing;
 use crate::backlog::Backlog;
@@ -30,7 +30,7 @@ use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::disk_faults::DiskFaults;
-use crate::gateways::Gateways;
+use crate::gateways::{Gateways, Served};
 use crate::hosts::{self, Host, Protocol, Way};
 use crate::net::Habits;
 use crate::one_disk::{self, AFTERWARDS, BLOCKS};
@@ -44,7 +44,7 @@ use crate::world::World;
 pub(crate) fn run(run: &Run) -> Report {
     let mut choices = run.choices(0);
     let world = World::new(run, Habits::draw(&mut choices));
-    let repeats = Duration::from_secs(choices.one_of(&[0, 2, 12]));
+    let repeats = Duration::from_secs(choices.one_of(&[0, 12, 12]));
     let habits = disk_habits(repeats, &mut choices);
     let faults = habits.faults.clone();
     let mut backlog = backlog(&habits, repeats);
@@ -64,7 +64,7 @@ pub(crate) fn run(run: &Run) -> Report {
         .collect();
     let hosts = Rc::new(RefCell::new(hosts));
     faults::plan(&world, &pair, &mut choices);
-    let gateways = Gateways::plan(&world, &mut choices);
+    let mut gateways = Gateways::plan(&world, &mut choices);
     crate::faults::plan_killed_hosts(&world, &hosts, &mut choices);
     if choices.once_in(3) {
         faults::plan_power_losses(&world, &pair, &checker, &mut choices);
@@ -75,10 +75,11 @@ pub(crate) fn run(run: &Run) -> Report {
     let has_ended = |host: &Host| host.workload().borrow().has_ended();
     while !hosts.borrow().iter().all(has_ended) && world.now() < limit {
         world.step(limit);
-        gateways.make_due(|machine| pair.target_of(machine));
+        gateways.make_due(|machine| pair.served_at(machine));
     }
     let mut report = Report {
         time: world.now() - began,
+        faults: gateways.faults(),
         ..Report::default()
     };
     hosts::leave(&mut hosts.borrow_mut(), most, &mut report);
@@ -104,7 +105,7 @@ pub(crate) fn run(run: &Run) -> Report {
 /// Habits of a disk that executes each request within CQT. In some worlds writes hang so long.
 fn disk_habits(repeats: Duration, choices: &mut Choices) -> DiskHabits {
     let habits = DiskHabits::draw(BLOCKS, choices);
-    let hangs = choices.one_of(&[0, 0, 30, 100]);
+    let hangs = choices.one_of(&[0, 0, 50, 300]);
     let longest_hang = cqt(repeats).saturating_sub(habits.longest);
     DiskHabits {
         is_shared: true,
@@ -118,13 +119,10 @@ fn disk_habits(repeats: Duration, choices: &mut Choices) -> DiskHabits {
 }
 
 fn backlog(habits: &DiskHabits, repeats: Duration) -> Backlog {
-    let hangs = match habits.faults.hangs {
-        0 => Duration::ZERO,
-        // One request in ten hangs at most.
-        _ => habits.faults.longest_hang / 10,
-    };
+    let faults = &habits.faults;
+    let hangs = u32::try_from(faults.hangs).expect("a part of 1000");
     Backlog {
-        at_disk: habits.longest + hangs,
+        at_disk: habits.longest + faults.longest_hang * hangs / 1000,
         unsettled: KEEP_ALIVE * 3 + cqt(repeats),
         ..Backlog::default()
     }
@@ -138,7 +136,8 @@ fn cqt(repeats: Duration) -> Duration {
 /// Two gateways and their disk.
 struct Pair {
     gateways: [Rc<RefCell<Server>>; 2],
-    disk: Arc<SimDisk>,
+    /// The disk, as the machine of each gateway has it.
+    disks: [Arc<SimDisk>; 2],
 }
 
 impl Pair {
@@ -148,22 +147,25 @@ impl Pair {
         repeats: Duration,
         choices: &mut Choices,
     ) -> Self {
+        let disks = [0, 1].map(|_| disk.for_another_machine());
         let gateways = [0, 1].map(|index| {
             let shards = usize::try_from(choices.between(1, 3)).expect("few");
-            let (backing, opens) = (Rc::new(Arc::clone(disk)), Arc::clone(disk));
+            let opens = Arc::clone(&disks[index]);
+            let backing = Rc::new(Arc::clone(&opens));
             let exports = move || catalog(index, &opens, repeats);
             let mut server = Server::stopped(backing, shards, exports);
             server.restart(world);
             Rc::new(RefCell::new(server))
         });
-        let disk = Arc::clone(disk);
-        Self { gateways, disk }
+        Self { gateways, disks }
     }
 
-    /// The target of a machine, while it runs.
-    fn target_of(&self, machine: IpAddr) -> Option<Rc<Target>> {
+    /// What runs at a machine.
+    fn served_at(&self, machine: IpAddr) -> Option<Served> {
         let index = MACHINES.iter().position(|it| *it == machine)?;
-        self.gateways[index].borrow().target()
+        let target = self.gateways[index].borrow().target()?;
+        let disk = Arc::clone(&self.disks[index]);
+        Some(Served { target, disk })
     }
 
     /// Shards of both gateways.
@@ -177,13 +179,13 @@ impl Pair {
         trace::note(|| Entry::new("gateways", "lose their power, with the disk"));
         let mut killed: Vec<_> = self.gateways.iter().map(Rc::clone).collect();
         killed.retain(|gateway| gateway.borrow_mut().kill(world));
-        self.disk.lose_power();
+        self.disks[0].lose_power();
         checker.borrow_mut().power_lost();
         killed
     }
 
     fn check_image(&self, checker: &RefCell<Checker>) -> Vec<String> {
-        server::check_image(&self.disk.image(), checker)
+        server::check_image(&self.disks[0].image(), checker)
     }
 
     /// What hosts that have left have left behind, with a name for each.

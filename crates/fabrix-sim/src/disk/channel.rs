@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,13 +21,14 @@ pub(super) fn open(
     shard: &mut Shard,
     channel: u64,
     geometry: Geometry,
-    state: &Arc<Mutex<State>>,
+    (state, in_progress): (&Arc<Mutex<State>>, &Arc<AtomicUsize>),
 ) -> Box<dyn Channel> {
     let task = shard.reserve();
     let requests = Rc::new(RefCell::new(Requests {
         task,
         channel,
         state: Arc::clone(state),
+        in_progress: Arc::clone(in_progress),
         slots: Vec::new(),
     }));
     shard.install(task, Rc::clone(&requests) as Rc<RefCell<_>>);
@@ -44,6 +46,8 @@ struct Requests {
     /// Number of the channel. No other channel of the disk has it.
     channel: u64,
     state: Arc<Mutex<State>>,
+    /// Requests in progress of all channels of the machine.
+    in_progress: Arc<AtomicUsize>,
     slots: Vec<Option<Pending>>,
 }
 
@@ -206,6 +210,7 @@ impl Requests {
             Some(free) => *free = Some(pending),
             None => self.slots.push(Some(pending)),
         }
+        self.in_progress.fetch_add(1, Relaxed);
         self.wait(shard, slot, first);
         None
     }
@@ -247,6 +252,7 @@ impl Task for Requests {
         let pending = self.slots[slot].as_mut().expect("a timer of a request");
         if let Some(status) = pending.ended {
             let pending = self.slots[slot].take().expect("it is there");
+            self.in_progress.fetch_sub(1, Relaxed);
             let completion = Completion {
                 result: status.to_result(),
                 loan: pending.buf.map_or(Loan::None, Loan::Buf),
@@ -265,6 +271,8 @@ impl Task for Requests {
 /// The process of the channel has ended: its requests take effect on a shared disk only.
 impl Drop for Requests {
     fn drop(&mut self) {
+        let in_progress = self.slots.iter().flatten().count();
+        self.in_progress.fetch_sub(in_progress, Relaxed);
         let is_shared = self.state().habits.is_shared;
         match world::current().filter(|_| is_shared) {
             Some(world) => self.leave_to_disk(&world),

@@ -218,7 +218,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// The worlds of `crates/fabrix-sim/src/worlds.rs`.
-const WORLDS: [&str; 13] = [
+const WORLDS: [&str; 15] = [
     "all",
     "nvme",
     "iscsi",
@@ -232,6 +232,8 @@ const WORLDS: [&str; 13] = [
     "reexport",
     "rdma",
     "paths",
+    "gateways",
+    "iscsi-paths",
 ];
 /// Seeds in all.
 const SEEDS: u64 = 1 << 62;

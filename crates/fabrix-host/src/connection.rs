@@ -40,8 +40,17 @@ pub(crate) trait OtherCommand: Sized {
         true
     }
 
-    /// The request that the command belongs to. A status: the request must not be sent again.
-    fn into_request(self) -> Option<(Request, Option<DiskStatus>)>;
+    /// The request that the command belongs to, and what is known of it.
+    fn into_request(self) -> Option<(Request, Option<Abandoned>)>;
+}
+
+/// What is known of a request whose connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abandoned {
+    /// Its status. The request must not be sent again.
+    Ended(DiskStatus),
+    /// The target has refused it on this path, and has not executed it.
+    Refused,
 }
 
 /// One connection of a session.
@@ -270,7 +279,7 @@ impl<L: Link, C: OtherCommand> Connection<L, C> {
     ///
     /// A compare-and-write without an answer is not sent again: the target may have written, and
     /// the comparison would then fail.
-    pub(crate) fn abandon(&mut self) -> Option<(Request, Option<DiskStatus>)> {
+    pub(crate) fn abandon(&mut self) -> Option<(Request, Option<Abandoned>)> {
         for index in 0..self.entries.len() {
             let (content, data) = match &self.entries[index].content {
                 None => continue,
@@ -278,16 +287,18 @@ impl<L: Link, C: OtherCommand> Connection<L, C> {
             };
             let found = match content? {
                 InFlight::Request(request) => Some((request, None)),
-                InFlight::Answered { request, status } => Some((request, Some(status))),
+                InFlight::Answered { request, status } => {
+                    Some((request, Some(Abandoned::Ended(status))))
+                }
                 InFlight::Other(command) => command.into_request(),
             };
-            let Some((mut request, status)) = found else {
+            let Some((mut request, known)) = found else {
                 continue;
             };
             request.data = request.data.or(data);
             let once = matches!(request.operation, Operation::CompareAndWrite { .. });
-            let aborted = once.then_some(DiskStatus::Aborted);
-            return Some((request, status.or(aborted)));
+            let aborted = once.then_some(Abandoned::Ended(DiskStatus::Aborted));
+            return Some((request, known.or(aborted)));
         }
         None
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use fabrix_block::Status as DiskStatus;
 use fabrix_rt::{Nanos, Shard, TaskId};
 
+use crate::connection::Abandoned;
 use crate::multipath::link::{Fate, PathLink};
 use crate::request::{Request, finish, hand_back};
 use crate::timers::{Timer, Timers};
@@ -186,19 +187,20 @@ impl Reconnection {
         }
     }
 
-    /// Takes back a request whose connection is gone. The request completes with `status` if it has
-    /// one. Otherwise it goes back to the pool, or it waits for the next connection, or fails when
-    /// it has waited too long.
+    /// Takes back a request whose connection is gone. The request completes with its status if it
+    /// has one. Otherwise it goes back to the pool, or it waits for the next connection, or fails
+    /// when it has waited too long.
     pub(crate) fn collect(
         &mut self,
         shard: &mut Shard,
         mut request: Request,
-        status: Option<DiskStatus>,
+        known: Option<Abandoned>,
     ) {
         let is_too_late = self.has_waited_too_long(shard, &mut request);
-        match status {
-            Some(status) => finish(shard, request, status),
-            None if self.state == State::Closing => finish(shard, request, DiskStatus::Aborted),
+        match known {
+            Some(Abandoned::Ended(status)) => finish(shard, request, status),
+            _ if self.state == State::Closing => finish(shard, request, DiskStatus::Aborted),
+            Some(Abandoned::Refused) => hand_back(shard, request, Fate::NotExecuted),
             None if self.path.is_some() => hand_back(shard, request, Fate::Unknown),
             None if is_too_late => finish(shard, request, DiskStatus::NotReady),
             // Ahead of later requests.

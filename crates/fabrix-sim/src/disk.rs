@@ -4,6 +4,7 @@
 mod channel;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub(crate) struct DiskHabits {
     pub(crate) deallocate: Deallocate,
     /// Whether some requests end when they are submitted.
     pub(crate) ends_at_once: bool,
+    /// Whether processes of several machines use the disk. Such a disk compares and writes itself,
+    /// and executes each write that a process has submitted, also after the end of the process.
+    pub(crate) is_shared: bool,
     /// How the disk fails.
     pub(crate) faults: DiskFaults,
 }
@@ -45,6 +49,7 @@ impl DiskHabits {
             volatile_cache: !choices.once_in(4),
             deallocate: choices.one_of(&[Deallocate::Zeroes, Deallocate::Undefined]),
             ends_at_once: choices.once_in(3),
+            is_shared: false,
             faults: DiskFaults::default(),
         }
     }
@@ -55,6 +60,8 @@ pub(crate) struct SimDisk {
     geometry: Geometry,
     identity: Identity,
     state: Arc<Mutex<State>>,
+    /// Requests in progress.
+    requests: Arc<AtomicUsize>,
 }
 
 struct State {
@@ -62,6 +69,7 @@ struct State {
     habits: DiskHabits,
     choices: Choices,
     next_channel: u64,
+    power_losses: u64,
     /// A flush has failed: none is believed until the power fails, and everything is read again.
     is_degraded: bool,
 }
@@ -87,9 +95,26 @@ impl SimDisk {
                 habits,
                 choices,
                 next_channel: 0,
+                power_losses: 0,
                 is_degraded: false,
             })),
+            requests: Arc::default(),
         })
+    }
+
+    /// The same disk for another machine, whose requests are counted apart.
+    pub(crate) fn for_another_machine(&self) -> Arc<Self> {
+        Arc::new(Self {
+            geometry: self.geometry.clone(),
+            identity: self.identity.clone(),
+            state: Arc::clone(&self.state),
+            requests: Arc::default(),
+        })
+    }
+
+    /// Requests in progress of processes that have not ended.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -109,6 +134,7 @@ impl Backing for Arc<SimDisk> {
     fn lose_power(&self) {
         let state = &mut *self.state();
         state.images.lose_power(&mut state.choices);
+        state.power_losses += 1;
         state.is_degraded = false;
     }
 }
@@ -120,6 +146,10 @@ impl Device for SimDisk {
 
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn compares_and_writes(&self) -> bool {
+        self.state().habits.is_shared
     }
 
     /// A smaller disk loses what is behind its end. A larger one has zeroes there.
@@ -135,6 +165,7 @@ impl Device for SimDisk {
             geometry,
             identity: self.identity.clone(),
             state: Arc::clone(&self.state),
+            requests: Arc::clone(&self.requests),
         }))
     }
 
@@ -144,7 +175,8 @@ impl Device for SimDisk {
         let channel = state.next_channel;
         drop(state);
         let geometry = self.geometry.clone();
-        Ok(channel::open(shard, channel, geometry, &self.state))
+        let shared = (&self.state, &self.requests);
+        Ok(channel::open(shard, channel, geometry, shared))
     }
 }
 
@@ -153,6 +185,14 @@ impl State {
         let status = self.carry_out(pending, place);
         trace::note(|| pending.entry(self.images.seen()).status(status));
         status
+    }
+
+    /// A write takes effect whose process has ended, unless the power was lost since.
+    fn take_late_effect(&mut self, pending: &mut Pending, place: Place) {
+        match pending.power_losses == self.power_losses {
+            true => drop(self.take_effect(pending, place)),
+            false => self.images.give_back(place),
+        }
     }
 
     fn carry_out(&mut self, pending: &mut Pending, place: Place) -> Status {
@@ -175,8 +215,14 @@ impl State {
                 verdict
             }
             Operation::Flush => self.make_durable(self.images.whole()),
-            Operation::CompareAndWrite { .. } => Status::Unsupported,
-            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Deallocate => {
+            _ if !pending.finds_expected(self.images.seen()) => Status::CompareFailed,
+            Operation::Write { .. }
+            | Operation::WriteZeroes { .. }
+            | Operation::Deallocate
+            | Operation::CompareAndWrite { .. } => {
+                if let Some(comparison) = pending.comparison.take() {
+                    self.images.begin(place, comparison.write);
+                }
                 if !verdict.is_ok() {
                     self.images.tear(place, &mut self.choices);
                     return verdict;

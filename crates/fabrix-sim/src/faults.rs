@@ -10,13 +10,48 @@ use fabrix_rt::Nanos;
 use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::hosts::Host;
-use crate::net::{EndId, address_of};
+use crate::net::{EndId, Net, address_of};
 use crate::rdma;
 use crate::server::{MACHINE, SECOND, Server, is_nvme};
 use crate::world::World;
 
+/// How long faults may hold back what hosts have sent, all of them together.
+pub(crate) struct Delays {
+    left: Duration,
+}
+
+impl Delays {
+    pub(crate) fn at_most(left: Duration) -> Self {
+        Self { left }
+    }
+
+    /// A time, or what is left.
+    fn take(&mut self, time: Duration) -> Duration {
+        let taken = time.min(self.left);
+        self.left -= taken;
+        taken
+    }
+}
+
+impl Default for Delays {
+    /// There is no limit.
+    fn default() -> Self {
+        Self::at_most(Duration::MAX)
+    }
+}
+
 /// Plans some faults.
 pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mut Choices) {
+    plan_within(world, server, &mut Delays::default(), choices);
+}
+
+/// Plans some faults that delay what hosts have sent by no more than `delays`.
+pub(crate) fn plan_within(
+    world: &Rc<World>,
+    server: &Rc<RefCell<Server>>,
+    delays: &mut Delays,
+    choices: &mut Choices,
+) {
     let span = choices.one_of(&[100_000, 1_000_000, 20_000_000]);
     for _ in 0..choices.below(9) {
         let at = world.now() + Duration::from_micros(choices.below(span));
@@ -25,7 +60,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
             1 => plan_at_an_end(world, at, choices, |world, end| Some(cut(world, end))),
             2 => {
                 let longest = choices.one_of(&[300, 3_000, 7_000, 12_000]);
-                let time = Duration::from_millis(choices.below(longest));
+                let time = delays.take(Duration::from_millis(choices.below(longest)));
                 world.is_disturbed_until(at + time);
                 plan_at_an_end(world, at, choices, move |world, end| {
                     Some(stall(world, end, time))
@@ -33,7 +68,7 @@ pub(crate) fn plan(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices: &mu
             }
             3 => {
                 let longest = choices.one_of(&[300, 3_000, 12_000]);
-                let time = Duration::from_millis(choices.below(longest));
+                let time = delays.take(Duration::from_millis(choices.below(longest)));
                 world.is_disturbed_until(at + time);
                 plan_a_pause(world, at, choices, time);
             }
@@ -89,20 +124,22 @@ pub(crate) fn plan_rdma(world: &Rc<World>, server: &Rc<RefCell<Server>>, choices
 }
 
 /// Plans that paths are lost with what hosts have sent: a host hears of it at once, and the target
-/// receives the last bytes late. Only hosts with another path, which wait for the end of the lost
-/// one, come through that.
-pub(crate) fn plan_lost_paths(world: &Rc<World>, choices: &mut Choices) {
+/// receives the last bytes up to `longest` milliseconds late. Only hosts with another path, which
+/// wait for the end of the lost one, come through that.
+pub(crate) fn plan_lost_paths(
+    world: &Rc<World>,
+    longest: u64,
+    delays: &mut Delays,
+    choices: &mut Choices,
+) {
     for _ in 0..choices.below(4) {
         let at = world.now() + Duration::from_micros(choices.below(3_000_000));
-        let time = Duration::from_millis(choices.one_of(&[300, 2_000, 12_000]));
+        let longest = choices.one_of(&[300, 2_000, longest]);
+        let time = delays.take(Duration::from_millis(choices.between(1, longest)));
         world.is_disturbed_until(at + time);
         plan_at_an_end(world, at, choices, move |world, end| {
             let net = world.net();
-            let is_target = net.address(end).is_some_and(is_nvme);
-            let (host, target) = match is_target {
-                true => (net.peer(end)?, end),
-                false => (end, net.peer(end)?),
-            };
+            let (host, target) = host_and_target(net, end)?;
             net.stall_path(target, world.now() + time);
             net.reset_path(host);
             Some(format!(
@@ -110,6 +147,16 @@ pub(crate) fn plan_lost_paths(world: &Rc<World>, choices: &mut Choices) {
             ))
         });
     }
+}
+
+/// The two ends of the connection of an end: that of the host, and that of the target.
+pub(crate) fn host_and_target(net: &Net, end: EndId) -> Option<(EndId, EndId)> {
+    let peer = net.peer(end)?;
+    let address = net.address(end)?.ip();
+    Some(match [MACHINE, SECOND].contains(&address) {
+        true => (peer, end),
+        false => (end, peer),
+    })
 }
 
 /// Plans something that happens to an end of one of the RDMA connections that are there then.
@@ -209,7 +256,7 @@ pub(crate) fn plan_killed_hosts(
 }
 
 /// Plans something that happens at an end of one of the connections that are there then.
-fn plan_at_an_end(
+pub(crate) fn plan_at_an_end(
     world: &Rc<World>,
     at: Nanos,
     choices: &mut Choices,
@@ -229,7 +276,7 @@ fn plan_at_an_end(
 ///
 /// Not one that was cut: only one end would hear of it. A host of NVMe would connect again while
 /// the target works on for the lost connection, see [`cut`].
-fn reset(world: &World, end: EndId) -> Option<String> {
+pub(crate) fn reset(world: &World, end: EndId) -> Option<String> {
     if world.net().is_cut(end) {
         return None;
     }
@@ -243,7 +290,7 @@ fn reset(world: &World, end: EndId) -> Option<String> {
 /// hang at the disk they are reset instead: the host connects again before the target knows of a
 /// cut, and a write that hangs longer than that comes late. At a gateway, requests hang while it
 /// has lost its own target.
-fn cut(world: &World, end: EndId) -> String {
+pub(crate) fn cut(world: &World, end: EndId) -> String {
     let net = world.net();
     let both = [net.address(end), net.peer_address(end)];
     if let Some(target) = both.into_iter().flatten().find(|it| is_nvme(*it)) {
@@ -264,7 +311,7 @@ fn cut(world: &World, end: EndId) -> String {
 /// NVMe does not: what its host has sent before must not come after what it sends again on a new
 /// connection. So a whole path stalls. See "Late writes of a lost connection" in
 /// `docs/design/host.md`.
-fn stall(world: &World, end: EndId, time: Duration) -> String {
+pub(crate) fn stall(world: &World, end: EndId, time: Duration) -> String {
     let until = world.now() + time;
     if world.net().address(end).is_some_and(is_nvme) {
         world.net().stall_path(end, until);
@@ -288,7 +335,12 @@ fn plan_a_pause(world: &Rc<World>, at: Nanos, choices: &mut Choices, time: Durat
 }
 
 /// Plans that the target is killed, and starts again after a time.
-fn plan_a_kill(world: &Rc<World>, server: &Rc<RefCell<Server>>, at: Nanos, down: Duration) {
+pub(crate) fn plan_a_kill(
+    world: &Rc<World>,
+    server: &Rc<RefCell<Server>>,
+    at: Nanos,
+    down: Duration,
+) {
     let server = Rc::clone(server);
     world.plan_fault(at, move |world| {
         if !server.borrow_mut().kill(world) {

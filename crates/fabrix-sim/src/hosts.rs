@@ -33,6 +33,8 @@ pub(crate) enum Protocol {
     Rdma,
     /// NVMe/TCP, over two paths.
     Paths,
+    /// iSCSI, over two paths.
+    IscsiPaths,
 }
 
 /// How a host reaches the disk.
@@ -256,16 +258,21 @@ pub(crate) fn connect(
         Protocol::Nvme => Arc::new(connect_nvme(Transport::Tcp, way.machine, disk, options)?),
         Protocol::Rdma => Arc::new(connect_nvme(Transport::Rdma, way.machine, disk, options)?),
         Protocol::Iscsi => Arc::new(connect_iscsi(way.machine, host, disk, options)?),
-        Protocol::Paths => Arc::new(connect_paths(disk, options)?),
+        Protocol::Paths => Arc::new(connect_paths(options, |machine| {
+            let path = connect_nvme(Transport::Tcp, machine, disk, options)?;
+            Ok(Arc::new(path))
+        })?),
+        Protocol::IscsiPaths => Arc::new(connect_paths(options, |machine| {
+            Ok(Arc::new(connect_iscsi(machine, host, disk, options)?))
+        })?),
     })
 }
 
-/// A disk at both addresses of the target. The number of queues chooses the policy.
-fn connect_paths(disk: u16, options: &Options) -> Result<Multipath, ConnectError> {
-    let path = |machine| -> Result<Arc<dyn PathDisk>, ConnectError> {
-        let path = connect_nvme(Transport::Tcp, machine, disk, options)?;
-        Ok(Arc::new(path))
-    };
+/// A disk at two machines, each of which `path` connects. The number of queues chooses the policy.
+fn connect_paths(
+    options: &Options,
+    path: impl Fn(IpAddr) -> Result<Arc<dyn PathDisk>, ConnectError>,
+) -> Result<Multipath, ConnectError> {
     let paths: Result<Vec<_>, _> = [MACHINE, SECOND].into_iter().map(path).collect();
     let policy = match options.nr_io_queues {
         1 => Policy::QueueDepth,

@@ -15,6 +15,7 @@
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
 //! - `reexport`: worlds in which a gateway exports the disk of a target again.
+//! - `two_gateways`: worlds in which two targets export one disk.
 //! - `peer`: hosts that send single commands.
 //! - `store`, `reservations`: worlds of reservations.
 //! - `admin`: worlds in which a target is administered.
@@ -51,6 +52,7 @@ mod server;
 mod shrink;
 mod store;
 mod trace;
+mod two_gateways;
 mod workload;
 mod world;
 mod worlds;

@@ -270,6 +270,14 @@ impl Net {
         }
     }
 
+    /// As [`stall_path`](Self::stall_path), in both directions of the connections that are there.
+    pub(crate) fn isolate_path(&self, id: EndId, until: Nanos) {
+        self.stall_path(id, until);
+        let on_path = self.state().on_path_of(id).into_iter();
+        let peers: Vec<_> = on_path.filter_map(|id| self.peer(id)).collect();
+        peers.into_iter().for_each(|peer| self.stall(peer, until));
+    }
+
     /// Ends of connections that are there, in the order in which they were made.
     pub(crate) fn connected(&self) -> Vec<EndId> {
         let state = self.state();

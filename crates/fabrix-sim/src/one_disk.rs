@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backing::{self, Backing};
@@ -16,9 +17,9 @@ use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::disk_faults::DiskFaults;
-use crate::faults;
+use crate::faults::{self, Delays};
 use crate::files::FileHabits;
-use crate::gateways::Gateways;
+use crate::gateways::{Gateways, Served};
 use crate::hosts::{self, Host, Protocol, Way};
 use crate::net::Habits;
 use crate::report::Report;
@@ -83,7 +84,13 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     if faults.hangs > 0 {
         world.set_disk_hangs();
     }
+    let is_iscsi_paths = protocols.contains(&Protocol::IscsiPaths);
+    let mut delays = match is_iscsi_paths {
+        true => Delays::at_most(ISCSI_DELAYS),
+        false => Delays::default(),
+    };
     let mut backlog = Backlog::default();
+    let mut disk = None;
     let backing: Rc<dyn Backing> = match subject {
         Subject::Files => {
             let habits = file_habits(&mut choices, faults.clone());
@@ -91,12 +98,17 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
             Rc::new(world.files().create(habits, below))
         }
         _ => {
-            let habits = DiskHabits {
+            let mut habits = DiskHabits {
                 faults: faults.clone(),
                 ..DiskHabits::draw(blocks, &mut choices)
             };
+            if is_iscsi_paths {
+                habits.longest = habits.longest.min(ISCSI_AT_DISK);
+            }
             backlog.at_disk = habits.longest;
-            Rc::new(SimDisk::new(habits, below))
+            let new = SimDisk::new(habits, below);
+            disk = Some(Arc::clone(&new));
+            Rc::new(new)
         }
     };
     let shards = choices.between(1, 3);
@@ -151,11 +163,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     if subject == Subject::Rdma {
         faults::plan_rdma(&world, &server, &mut choices);
     } else if !is_calm {
-        faults::plan(&world, &server, &mut choices);
+        faults::plan_within(&world, &server, &mut delays, &mut choices);
     }
     let mut gateways = Gateways::default();
     if subject == Subject::Paths {
-        faults::plan_lost_paths(&world, &mut choices);
+        faults::plan_lost_paths(&world, LATEST, &mut delays, &mut choices);
         gateways = Gateways::plan(&world, &mut choices);
     }
     if !is_calm {
@@ -181,10 +193,11 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     };
     while !have_ended(&hosts.borrow()) && world.now() < limit {
         world.step(limit);
-        gateways.make_due(&server);
+        gateways.make_due(|_| served(&server, disk.as_ref()));
     }
     let mut report = Report {
         time: world.now() - began,
+        faults: gateways.faults(),
         ..Report::default()
     };
     // Some hosts disappear without a word: the target has to find out.
@@ -215,6 +228,12 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     server.borrow_mut().lose_power(&world, &checker);
     report.faults.extend(server.borrow().check_image(&checker));
     report
+}
+
+/// The target with its disk, while it runs.
+fn served(server: &RefCell<Server>, disk: Option<&Arc<SimDisk>>) -> Option<Served> {
+    let (target, disk) = (server.borrow().target()?, Arc::clone(disk?));
+    Some(Served { target, disk })
 }
 
 pub(crate) fn wish(run: &Run, choices: &mut Choices, faults: &DiskFaults) -> Wish {
@@ -255,6 +274,13 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
 /// Three keep-alive timeouts of a host and the CQT of the target: for so long a write of a lost
 /// path waits without a reset.
 const UNSETTLED: Duration = Duration::from_secs(18);
+/// An initiator repeats a write of a lost path after two keep-alive timeouts (10 s), because no
+/// target says for how long it keeps a silent session. What delays a write is shorter in all.
+const ISCSI_DELAYS: Duration = Duration::from_secs(7);
+/// Longest time of a request at the disk. A write may wait for a few others there.
+const ISCSI_AT_DISK: Duration = Duration::from_millis(500);
+/// 12 s, in milliseconds: for so long the target hears nothing of a lost path.
+const LATEST: u64 = 12_000;
 /// Few, so that requests meet.
 pub(crate) const BLOCKS: u64 = 64;
 /// 384 KiB: three times what a capsule may carry, and more than a first burst.

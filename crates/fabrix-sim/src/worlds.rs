@@ -7,6 +7,7 @@ use crate::reexport;
 use crate::report::Report;
 use crate::reservations;
 use crate::run::{Run, Source};
+use crate::two_gateways;
 
 /// A kind of world.
 pub struct Kind {
@@ -65,6 +66,14 @@ pub const WORLDS: &[Kind] = &[
     Kind {
         name: "paths",
         run: |run| one_disk::run(run, &[Protocol::Paths; 2], Subject::Paths),
+    },
+    Kind {
+        name: "gateways",
+        run: two_gateways::run,
+    },
+    Kind {
+        name: "iscsi-paths",
+        run: |run| one_disk::run(run, &[Protocol::IscsiPaths; 2], Subject::Paths),
     },
 ];
 

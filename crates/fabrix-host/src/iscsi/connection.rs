@@ -11,7 +11,7 @@ use fabrix_proto::scsi::cdb::build::Cdb;
 use fabrix_rt::{Buf, Nanos};
 use fabrix_transport::{self as transport, Connection as _, Incoming, Outgoing};
 
-use crate::connection::{self, InFlight, OtherCommand};
+use crate::connection::{self, Abandoned, InFlight, OtherCommand};
 use crate::link::Link;
 use crate::request::Request;
 
@@ -45,7 +45,7 @@ pub(crate) enum OwnCommand {
 }
 
 impl OtherCommand for OwnCommand {
-    fn into_request(self) -> Option<(Request, Option<DiskStatus>)> {
+    fn into_request(self) -> Option<(Request, Option<Abandoned>)> {
         match self {
             Self::Flush(request) => Some((request, None)),
             Self::Bringup | Self::States | Self::Poll => None,

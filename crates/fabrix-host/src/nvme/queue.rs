@@ -13,7 +13,7 @@ use fabrix_transport::{self as transport, Incoming, Outgoing};
 
 use super::command;
 use crate::Options;
-use crate::connection::{Connection, InFlight, OtherCommand};
+use crate::connection::{Abandoned, Connection, InFlight, OtherCommand};
 use crate::link::Link;
 use crate::request::Request;
 
@@ -73,14 +73,23 @@ impl OtherCommand for Command {
 
     /// A Compare and Write without an answer is not sent again: the controller may have written,
     /// and the comparison would then fail.
-    fn into_request(self) -> Option<(Request, Option<DiskStatus>)> {
+    fn into_request(self) -> Option<(Request, Option<Abandoned>)> {
         match self {
+            // A pair of which one half is refused is not executed.
+            Self::Write {
+                request,
+                is_refused: true,
+                ..
+            } => Some((request, Some(Abandoned::Refused))),
             Self::Write {
                 request,
                 compare,
                 write,
                 ..
-            } => Some((request, Some(command::fused_status(compare, write)))),
+            } => {
+                let status = command::fused_status(compare, write);
+                Some((request, Some(Abandoned::Ended(status))))
+            }
             Self::Compare { .. } | Self::Session | Self::Reset(_) | Self::Event(_) => None,
         }
     }

@@ -129,8 +129,8 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
             return;
         }
         for mut connection in std::mem::take(&mut self.connections) {
-            while let Some((request, status)) = connection.abandon() {
-                self.reconnection.collect(shard, request, status);
+            while let Some((request, known)) = connection.abandon() {
+                self.reconnection.collect(shard, request, known);
             }
         }
         if P::disconnected(self) {

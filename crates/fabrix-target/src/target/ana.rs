@@ -1,13 +1,15 @@
 //! Changes of the states of ANA groups.
 //!
 //! A group that stops to serve at a listener is in state *change* until no disk has a command that
-//! came in before. So the target answers the change only when another target may take over.
+//! came in before, nor an abandoned one. So the target answers the change only when another target
+//! may take over.
 
 use std::time::Duration;
 
 use fabrix_proto::nvme::ana::{ANA_TRANSITION_SECONDS, AnaState};
 
 use super::Target;
+use super::change::again;
 use crate::lock::lock;
 use crate::shared::Order;
 use crate::{Catalog, Listen, TargetError};
@@ -18,7 +20,8 @@ impl Target {
     /// all initiators of their targets get a unit attention.
     ///
     /// A state that refuses commands is reached through [`AnaState::Change`]. It follows when the
-    /// commands that came before have ended at their disks, or at the latest after 5 s.
+    /// commands that came before have ended at their disks, or at the latest after 5 s. The answer
+    /// also waits when the group has refused commands before.
     ///
     /// # Errors
     /// [`TargetError::Refused`]: no disk is in the group, `at` accepts no listener that serves
@@ -36,19 +39,22 @@ impl Target {
         let catalog = self.catalog();
         check(&catalog, group, state).map_err(TargetError::Refused)?;
         let listens = listens(&catalog, at).map_err(TargetError::Refused)?;
-        let serves = |listen: &&Listen| catalog.ana_state(group, listen).refusal().is_none();
-        let stops: Vec<_> = match state.refusal() {
-            None => Vec::new(),
-            Some(_) => listens.iter().filter(serves).copied().collect(),
-        };
-        let drained = match stops.is_empty() {
-            true => Ok(()),
-            false => self
-                .set_states(group, AnaState::Change, &stops)
-                .and_then(|()| self.drain_refused()),
+        let drained = match state.refusal() {
+            None => Ok(()),
+            Some(_) => self.stop(&catalog, group, &listens),
         };
         let set = self.set_states(group, state, &listens);
         set.and(drained)
+    }
+
+    /// Lets a group refuse commands at listeners, and waits for the commands that came before.
+    fn stop(&self, catalog: &Catalog, group: u32, listens: &[Listen]) -> Result<(), TargetError> {
+        let serves = |listen: &&Listen| catalog.ana_state(group, listen).refusal().is_none();
+        let stops: Vec<_> = listens.iter().filter(serves).copied().collect();
+        if !stops.is_empty() {
+            self.set_states(group, AnaState::Change, &stops)?;
+        }
+        self.drain_refused(group)
     }
 
     fn set_states(
@@ -65,11 +71,28 @@ impl Target {
         })
     }
 
-    /// Waits until no disk has a command of an ANA group that is refused.
-    fn drain_refused(&self) -> Result<(), TargetError> {
-        let until = self.shared.control.now() + DRAIN;
+    /// Waits until no disk has a command of an ANA group that is refused. A disk may also have
+    /// requests whose commands were abandoned.
+    fn drain_refused(&self, group: u32) -> Result<(), TargetError> {
+        let control = &*self.shared.control;
+        let until = control.now() + DRAIN;
         let drained = self.order_all(until, Order::AwaitRefused);
-        drained.map_err(|_late| TargetError::NotDrained)
+        let is_free = || !self.has_abandoned(group);
+        match drained.is_ok() && again(control, until, is_free) {
+            true => Ok(()),
+            false => Err(TargetError::NotDrained),
+        }
+    }
+
+    /// Whether a disk of an ANA group has abandoned requests.
+    fn has_abandoned(&self, group: u32) -> bool {
+        let catalog = self.shared.catalog.current();
+        let exports = catalog.desired.exports();
+        let mut of_group = exports.filter(|(_, _, export)| export.ana_group == group);
+        of_group.any(|(_, _, export)| {
+            let disk = catalog.disk(&*export.device);
+            disk.is_some_and(|disk| disk.state().has_barrier())
+        })
     }
 }
 

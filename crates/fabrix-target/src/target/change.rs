@@ -207,7 +207,11 @@ fn wait_for(
 
 /// Repeats an attempt until it succeeds or the deadline has passed. A full mailbox has room again
 /// soon.
-fn again(control: &dyn Control, until: Nanos, mut attempt: impl FnMut() -> bool) -> bool {
+pub(super) fn again(
+    control: &dyn Control,
+    until: Nanos,
+    mut attempt: impl FnMut() -> bool,
+) -> bool {
     while !attempt() {
         if control.now() >= until {
             return false;

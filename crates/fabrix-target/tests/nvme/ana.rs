@@ -254,6 +254,27 @@ fn a_disk_that_does_not_answer_is_told_and_the_state_is_set() {
     assert_eq!(io.finish(read).status, Status::SUCCESS);
 }
 
+#[test]
+fn abandoned_commands_are_waited_for_again_and_again() {
+    let disk = TestDisk::new(4 << 20);
+    let stage = Stage::in_world(Plan::of(disk.clone()));
+    let (admin, mut io) = stage.admin_and_io();
+    disk.when(Kind::Write, Do::Keep);
+    let write = SubmissionEntry::write(1, 0, 8, false);
+    io.submit(write, Data::Inline(&pattern(4096, 3)));
+    disk.until_kept(1);
+    drop((admin, io));
+    stage.until("the controller is gone", |stage| {
+        stage.target.controllers() == 0
+    });
+    for state in [AnaState::Inaccessible, AnaState::PersistentLoss] {
+        let late = stage.target.set_ana_state(1, state, at(None));
+        assert!(matches!(late, Err(TargetError::NotDrained)), "{late:?}");
+    }
+    disk.release();
+    set(&stage, AnaState::Inaccessible, None);
+}
+
 fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
     let (stage, _) = stage(engine);
     let nowhere = Some(SocketAddr::from(([127, 0, 0, 1], 1)));

@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 
+use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest};
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{KeyedSglDescriptor, SglDescriptor, SglKind, Status};
-use fabrix_rt::{Completion, Shard, ShardConfig, TaskId};
+use fabrix_rt::{Completion, Shard, ShardConfig, TaskId, Token};
 use fabrix_transport::Ended;
 use zerocopy::transmute;
 
@@ -13,6 +14,7 @@ use super::*;
 use crate::ConnectError;
 use crate::connection::slot_at;
 use crate::link::{OperationKind, Position, Route};
+use crate::request::Data;
 
 /// One slot: id and transfer of its command, and the memory of its key.
 #[derive(Default)]
@@ -306,4 +308,41 @@ fn the_controller_reads_and_writes_data_by_key() {
     let read = answered(&mut queue, entry.command_id.get(), slot, bytes);
     assert!(read.bytes()[..data.len()] == data);
     assert_eq!(queue.room(), 4);
+}
+
+/// A Compare and Write of one block.
+fn compare_and_write(shard: &mut Shard) -> Request {
+    let mut request = BlockRequest {
+        operation: Operation::CompareAndWrite { durable: false },
+        lba: 0,
+        blocks: 1,
+        payload: Payload::Owned(shard.take_buf(1024).expect("memory")),
+        token: Token {
+            task: TaskId::NOBODY,
+            slot: 0,
+        },
+    };
+    let data = Data::take(shard, &mut request, &Geometry::new(512, 100));
+    Request::new(&request, data.expect("it has a buffer"))
+}
+
+#[test]
+fn a_lost_pair_of_which_one_half_was_refused_is_not_executed() {
+    let mut shard = Shard::new(ShardConfig::default()).expect("a shard");
+    let half = Some(DiskStatus::NotReady);
+    for (compare, write) in [(half, None), (None, half)] {
+        for (is_refused, expected) in [
+            (true, Abandoned::Refused),
+            (false, Abandoned::Ended(DiskStatus::NotReady)),
+        ] {
+            let pair = Command::Write {
+                request: compare_and_write(&mut shard),
+                compare,
+                write,
+                is_refused,
+            };
+            let (_request, known) = pair.into_request().expect("the request of both");
+            assert_eq!(known, Some(expected));
+        }
+    }
 }

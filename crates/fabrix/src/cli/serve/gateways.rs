@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use fabrix_block::Spec;
+use fabrix_block::spec::without_secrets;
 use fabrix_target::{DISCOVERY_PORT, Gateways, Listen};
 
 use crate::args::ServeArgs;
 use crate::disks::{is_far, is_in_memory, is_of_ceph};
 use crate::failure::Failure;
+use crate::log;
 use crate::served::elsewhere;
 
 /// What the options say of other gateways.
@@ -63,9 +65,19 @@ fn check(args: &ServeArgs, listen: &[Listen], others: &[Listen]) -> Result<(), F
         let address = other.portal.address;
         format!("{address}: this port answers discovery only; --referral names such a service")
     } else {
+        specs.iter().filter(|it| !is_far(it)).for_each(warn_of_gate);
         return Ok(());
     };
     Err(Failure::usage(format!("--gateway: {why}")))
+}
+
+/// A local disk does not compare and write itself: each gateway has a gate of its own.
+fn warn_of_gate(spec: &Spec) {
+    log::warn(format_args!(
+        "{}: compare-and-write is atomic among the hosts of this gateway only; let hosts that use it (VMware) use one \
+         gateway",
+        without_secrets(&spec.to_string())
+    ));
 }
 
 fn is_discovery(listen: &Listen) -> bool {

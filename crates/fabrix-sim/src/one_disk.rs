@@ -85,10 +85,7 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
         world.set_disk_hangs();
     }
     let is_iscsi_paths = protocols.contains(&Protocol::IscsiPaths);
-    let mut delays = match is_iscsi_paths {
-        true => Delays::at_most(ISCSI_DELAYS),
-        false => Delays::default(),
-    };
+    let mut delays = Delays::default();
     let mut backlog = Backlog::default();
     let mut disk = None;
     let backing: Rc<dyn Backing> = match subject {
@@ -167,7 +164,8 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     }
     let mut gateways = Gateways::default();
     if subject == Subject::Paths {
-        faults::plan_lost_paths(&world, LATEST, &mut delays, &mut choices);
+        let longest = if is_iscsi_paths { LATEST_ISCSI } else { LATEST };
+        faults::plan_lost_paths(&world, longest, &mut delays, &mut choices);
         gateways = Gateways::plan(&world, &mut choices);
     }
     if !is_calm {
@@ -178,7 +176,10 @@ pub(crate) fn run(run: &Run, protocols: &[Protocol], subject: Subject) -> Report
     }
     let began = world.now();
     if subject == Subject::Paths {
-        backlog.unsettled = UNSETTLED;
+        backlog.unsettled = match is_iscsi_paths {
+            true => UNSETTLED_ISCSI,
+            false => UNSETTLED,
+        };
     }
     if faults.hangs > 0 {
         // Fewer than one request in ten hangs.
@@ -274,13 +275,15 @@ fn file_habits(choices: &mut Choices, faults: DiskFaults) -> FileHabits {
 /// Three keep-alive timeouts of a host and the CQT of the target: for so long a write of a lost
 /// path waits without a reset.
 const UNSETTLED: Duration = Duration::from_secs(18);
-/// An initiator repeats a write of a lost path after two keep-alive timeouts (10 s), because no
-/// target says for how long it keeps a silent session. What delays a write is shorter in all.
-const ISCSI_DELAYS: Duration = Duration::from_secs(7);
+/// For so long an initiator lets a write of a lost path wait without a login there: until the
+/// target has ended the session.
+const UNSETTLED_ISCSI: Duration = Duration::from_secs(65);
 /// Longest time of a request at the disk. A write may wait for a few others there.
 const ISCSI_AT_DISK: Duration = Duration::from_millis(500);
 /// 12 s, in milliseconds: for so long the target hears nothing of a lost path.
 const LATEST: u64 = 12_000;
+/// 45 s: an iSCSI target keeps a session that it does not hear of for longer.
+const LATEST_ISCSI: u64 = 45_000;
 /// Few, so that requests meet.
 pub(crate) const BLOCKS: u64 = 64;
 /// 384 KiB: three times what a capsule may carry, and more than a first burst.

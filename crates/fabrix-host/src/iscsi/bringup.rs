@@ -178,9 +178,12 @@ impl<L: IscsiLink> Session<L> {
         self.send_waiting(shard);
     }
 
-    /// Reports a change of the size. The disk announces it once, with the answer of any command.
-    pub(super) fn report_capacity_change(&self, sense: Option<Sense>) {
-        if sense.is_some_and(is_capacity_change) {
+    /// Reports a change of the size, which the disk announces once, with the answer of any command.
+    /// Reports too that the disk is gone or back, which each answer tells.
+    pub(super) fn report_change(&mut self, sense: Option<Sense>) {
+        let is_gone = sense.is_some_and(is_missing);
+        let was_gone = std::mem::replace(&mut self.protocol.is_gone, is_gone);
+        if is_gone != was_gone || sense.is_some_and(is_capacity_change) {
             self.reconnection.report_event(PathEvent::Changed);
         }
     }
@@ -213,4 +216,9 @@ const PAUSE_AFTER_LOGIN: u64 = 100_000_000;
 /// Whether a disk announces another size.
 fn is_capacity_change(sense: Sense) -> bool {
     sense.code == AdditionalSense::CAPACITY_DATA_CHANGED
+}
+
+/// Whether the target has no disk there.
+fn is_missing(sense: Sense) -> bool {
+    sense.code == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED
 }

@@ -38,6 +38,8 @@ pub(crate) struct Iscsi {
     pub(super) port_group: PortGroup,
     /// The disk has reported a change of its size during the bring-up.
     pub(super) has_changed: bool,
+    /// The target has said last that it has no such disk.
+    pub(super) is_gone: bool,
     /// The user has been warned that another initiator has reserved the disk.
     pub(super) reservation_reported: bool,
 }
@@ -137,9 +139,10 @@ impl<L: IscsiLink> Protocol<L> for Iscsi {
         Some(period.min(LONGEST_TICK))
     }
 
-    /// The target pings an initiator that it does not hear of. Nothing says how long it waits.
+    /// The target pings an initiator that it does not hear of, and ends the session if there is no
+    /// answer. Nothing says how long it waits.
     fn quiet_within(session: &Session<L>) -> Duration {
-        session.keep_alive_timeout() * 2
+        TARGET_WAITS.max(session.keep_alive_timeout() * 2)
     }
 
     /// A login with the same ISID reinstates the session. Source: RFC 7143, section 6.3.5.
@@ -209,6 +212,7 @@ impl<L: IscsiLink> Session<L> {
             redirected_to: None,
             port_group: PortGroup::default(),
             has_changed: false,
+            is_gone: false,
             reservation_reported: false,
         };
         Self::new((task, capacity.into()), target, &options, (plan, protocol))
@@ -266,7 +270,7 @@ impl<L: IscsiLink> Session<L> {
             }
             (Some(InFlight::Other(OwnCommand::Poll)), _) => {
                 connection.free(slot);
-                self.report_capacity_change(sense);
+                self.report_change(sense);
                 self.read_states_after(shard, sense);
                 self.send_waiting(shard);
             }
@@ -274,7 +278,7 @@ impl<L: IscsiLink> Session<L> {
                 connection.free(slot);
                 let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
                 let data = data.get(..outcome.data_bytes as usize).unwrap_or(data);
-                self.report_capacity_change(sense);
+                self.report_change(sense);
                 self.states_answered(shard, outcome, sense, data);
                 self.send_waiting(shard);
             }
@@ -307,3 +311,7 @@ impl<L: IscsiLink> Session<L> {
 const REDIRECTIONS_MAX: u8 = 4;
 /// 5 s: a tick also renews the initiator's permission to answer pings of the target.
 const LONGEST_TICK: Duration = Duration::from_secs(5);
+/// 65 s: longest time for which a target keeps a session that it does not hear of, and may receive
+/// old commands of it. Linux's target and ours ping after 15 s and wait 30 s for the answer. Ours
+/// looks every 15 s.
+const TARGET_WAITS: Duration = Duration::from_secs(65);

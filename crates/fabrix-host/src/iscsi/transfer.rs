@@ -112,7 +112,7 @@ impl<L: IscsiLink> Session<L> {
         (outcome, sense): (TaskOutcome, Option<Sense>),
     ) {
         self.reconnection.is_useful();
-        self.report_capacity_change(sense);
+        self.report_change(sense);
         self.read_states_after(shard, sense);
         match content {
             InFlight::Request(mut request) => {

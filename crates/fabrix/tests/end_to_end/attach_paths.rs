@@ -228,3 +228,32 @@ fn a_port_that_discovery_lists_later_becomes_a_path_when_the_path_is_back() {
     path(&place, &["remove", "disk1", "0"]).exits(0);
     assert_eq!(begin_nbd(&socket).read(0, 512), Ok(vec![7; 512]));
 }
+
+/// A disk whose target takes it away is unusable, and attached again when it is back.
+fn is_unusable_without_its_disk(scheme: &str, key: &str) {
+    let two = Two::new(scheme);
+    let place = Place::new();
+    let uri = format!("{scheme}://{}", two.addresses(key)[0]);
+    let socket = place.attach(&[&uri, "--as", "nbd-socket", "-k", "200ms"]);
+    assert_eq!(begin_nbd(&socket).read(0, 512), Ok(vec![7; 512]));
+    let disk = two.serve.json["exports"][0]["disk"]
+        .as_str()
+        .expect("a text");
+    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &two.api], words].concat());
+    ctl(&["namespace", "remove", "1"]).exits(0);
+    until(&place, "unusable", |one| {
+        one["state"] == "unusable" && one["fault"].is_string()
+    });
+    ctl(&["namespace", "add", disk]).exits(0);
+    until(&place, "attached again", |one| one["state"] == "attached");
+}
+
+#[test]
+fn a_disk_that_its_target_takes_away_is_unusable_until_it_is_back() {
+    is_unusable_without_its_disk("nvme+tcp", "listen");
+}
+
+#[test]
+fn a_disk_over_iscsi_that_its_target_takes_away_is_unusable_until_it_is_back() {
+    is_unusable_without_its_disk("iscsi", "portals");
+}

@@ -96,7 +96,7 @@ fn refused(text: &str, access: &Access, error: &Error) -> OpenError {
     let user = access.user.as_deref().unwrap_or("admin");
     let advice = match error.errno() {
         None => String::new(),
-        Some(errno::ENOENT | errno::EACCES | errno::EPERM) => {
+        Some(errno::EACCES | errno::EPERM) => {
             format!("; `ceph auth get client.{user}` shows what that user may do")
         }
         Some(errno::ETIMEDOUT) => "; are the monitors of `mon_host` running?".to_owned(),

@@ -19,7 +19,6 @@ pub(crate) fn status(operation: Operation, bytes: u64, result: i64) -> Status {
 
 fn failed(operation: Operation, result: i64) -> Status {
     match i32::try_from(result.unsigned_abs()).unwrap_or(errno::EIO) {
-        errno::EILSEQ => Status::CompareFailed,
         errno::ENOSPC | errno::EDQUOT => Status::NoSpace,
         errno::EINVAL => Status::OutOfRange,
         // The cluster has shut this client out, or another client has the exclusive lock. The data

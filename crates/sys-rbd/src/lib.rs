@@ -19,5 +19,4 @@ pub use error::Error;
 pub use sys::cluster::{Access, Cluster};
 pub use sys::endings::Endings;
 pub use sys::image::{Facts, Image, Name, Watch};
-pub use sys::library::version;
 pub use sys::requests::{Ended, Requests, Work};

@@ -198,7 +198,7 @@ pub(crate) enum PathVerb {
         #[arg(value_name = "URI")]
         uri: String,
     },
-    /// Remove a path; requests in progress there end first
+    /// Remove a path: it gets no more requests, and those in progress there still end
     Remove {
         /// The attached disk: a device or file, a name, or a number
         #[arg(value_name = "DEV|NAME")]

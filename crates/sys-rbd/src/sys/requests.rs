@@ -38,16 +38,6 @@ pub enum Work {
         /// At least as long.
         data: Buf,
     },
-    /// Writes the second part of a buffer if the image has its first part. The parts are as long as
-    /// each other.
-    CompareAndWrite {
-        /// First byte in the image.
-        offset: u64,
-        /// Bytes of one part.
-        bytes: usize,
-        /// At least twice as long.
-        data: Buf,
-    },
     /// Makes bytes read as zeroes.
     WriteZeroes {
         /// First byte in the image.
@@ -77,8 +67,6 @@ pub struct Ended {
     pub result: i64,
     /// The buffer.
     pub data: Option<Buf>,
-    /// First byte of the image that differs, after a compare and write with the result `-EILSEQ`.
-    pub differs_at: u64,
 }
 
 /// Requests of one shard in progress. All memory is allocated at the start.
@@ -94,8 +82,6 @@ struct Place {
     /// Null: no request is here.
     completion: usize,
     data: Option<Buf>,
-    /// Written by librbd. A box of its own, whose address stays.
-    differs_at: Box<u64>,
 }
 
 impl Requests {
@@ -200,25 +186,6 @@ impl Requests {
                     let at = place.hold(data, bytes);
                     i64::from((rbd.rbd_aio_write)(image, offset, bytes, at, completion))
                 }
-                Work::CompareAndWrite {
-                    offset,
-                    bytes,
-                    data,
-                } => {
-                    let at = place.hold(data, 2 * bytes);
-                    let differs_at = &raw mut *place.differs_at;
-                    let result = (rbd.rbd_aio_compare_and_write)(
-                        image,
-                        offset,
-                        bytes,
-                        at,
-                        at.add(bytes),
-                        completion,
-                        differs_at,
-                        0,
-                    );
-                    result.try_into().unwrap_or(i64::MIN)
-                }
                 Work::WriteZeroes {
                     offset,
                     bytes,
@@ -244,7 +211,7 @@ impl Requests {
         let index = self.places.iter().position(in_use)?;
         let place = &mut self.places[index];
         place.completion = 0;
-        let (data, differs_at) = (place.data.take(), *place.differs_at);
+        let data = place.data.take();
         self.release(ptr::with_exposed_provenance_mut(completion));
         let place = u16::try_from(index).expect("there are at most so many places");
         self.free.push(place);
@@ -252,7 +219,6 @@ impl Requests {
             place,
             result,
             data,
-            differs_at,
         })
     }
 
@@ -281,9 +247,7 @@ impl Place {
 
 fn data_of(work: Work) -> Option<Buf> {
     match work {
-        Work::Read { data, .. } | Work::Write { data, .. } | Work::CompareAndWrite { data, .. } => {
-            Some(data)
-        }
+        Work::Read { data, .. } | Work::Write { data, .. } => Some(data),
         Work::WriteZeroes { .. } | Work::Discard { .. } | Work::Flush => None,
     }
 }

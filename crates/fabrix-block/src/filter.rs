@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{Attributes, Channel, Device, Geometry, Identity, OpenError, Run, Watching};
+use crate::{Attributes, Channel, Device, Geometry, Identity, OpenError, Ownership, Run, Watching};
 
 /// A disk in front of another disk. Every method that a filter does not define is forwarded.
 pub(crate) trait Filter: Send + Sync {
@@ -83,6 +83,10 @@ impl<F: Filter> Device for F {
 
     fn attributes(&self) -> Option<Arc<dyn Attributes>> {
         self.inner().attributes()
+    }
+
+    fn ownership(&self) -> Option<Arc<dyn Ownership>> {
+        self.inner().ownership()
     }
 
     fn watch(&self, changed: Box<dyn Fn() + Send + Sync>) -> Option<Watching> {

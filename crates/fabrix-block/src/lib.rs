@@ -96,6 +96,11 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Sole use of the disk among several processes. None: its storage does not decide that.
+    fn ownership(&self) -> Option<Arc<dyn Ownership>> {
+        None
+    }
+
     /// Calls a function whenever the size of the disk may have changed from outside, as long as the
     /// returned value exists. The function may run on any thread. It must not wait, and must not
     /// use the disk. None: the disk does not tell.
@@ -106,7 +111,8 @@ pub trait Device: Send + Sync {
 
     /// The same disk with another size. With `bytes`, the disk is first resized to that many bytes;
     /// with None, the current size of the underlying file or device is read. This `Device` keeps
-    /// its geometry. Both may be in use at the same time: they share identity, lock and state.
+    /// its geometry. Both may be in use at the same time: they share identity, lock and state. If
+    /// its storage refuses this process ([`Ownership::is_lost`]), the result is open anew.
     ///
     /// When a disk shrinks, a write through a channel of the old `Device` can grow the file again.
     /// The caller makes sure that nothing writes behind the new end.
@@ -136,6 +142,28 @@ pub trait Attributes: Send + Sync {
     /// # Errors
     /// A sentence: the medium does not take it.
     fn write(&self, key: &str, text: &str) -> Result<(), String>;
+}
+
+/// Sole use of a disk among several processes. The calls wait for the storage.
+pub trait Ownership: Send + Sync {
+    /// Takes the disk for this process. Another process that still has it is refused from now on.
+    ///
+    /// # Errors
+    /// The storage refuses, or this process is the one that was refused.
+    fn acquire(&self) -> Result<(), OpenError>;
+
+    /// Gives the disk back.
+    ///
+    /// # Errors
+    /// As for [`acquire`](Self::acquire).
+    fn release(&self) -> Result<(), OpenError>;
+
+    /// Whether the storage refuses this process: it has failed a request for that reason, or was
+    /// said to do so.
+    fn is_lost(&self) -> bool;
+
+    /// Says that the storage refuses this process, or will.
+    fn lose(&self);
 }
 
 /// Keeps a function called that hears of changes of a disk: see [`Device::watch`].

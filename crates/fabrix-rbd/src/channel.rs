@@ -10,6 +10,7 @@ use fabrix_block::{Channel, Geometry, Operation, Payload, Request, Status, Submi
 use fabrix_rt::{Buf, Completion, Loan, Poller, Shard, TaskId, Token};
 use sys_rbd::{Ended, Image, Requests, Work};
 
+use crate::lock::Lock;
 use crate::status::status;
 
 /// Requests of one channel in progress.
@@ -21,6 +22,7 @@ const ENDINGS: u32 = 0;
 pub(crate) fn open(
     shard: &mut Shard,
     image: &Arc<Image>,
+    lock: &Arc<Lock>,
     geometry: Geometry,
 ) -> io::Result<Box<dyn Channel>> {
     let requests = Requests::new(Arc::clone(image), MOST_REQUESTS)?;
@@ -29,6 +31,7 @@ pub(crate) fn open(
     let handle = TaskHandle::new(shard, |task| {
         id = Some(task);
         RbdTask {
+            lock: Arc::clone(lock),
             geometry,
             requests,
             callers: vec![None; MOST_REQUESTS.into()],
@@ -41,6 +44,7 @@ pub(crate) fn open(
 
 /// The requests of a channel.
 struct RbdTask {
+    lock: Arc<Lock>,
     geometry: Geometry,
     requests: Requests,
     /// Who waits for the request in each place.
@@ -129,6 +133,7 @@ impl RbdTask {
                 Submit::Pending
             }
             Err((result, data)) => {
+                self.lock.note(result);
                 let status = status(caller.operation, caller.bytes, result);
                 Submit::Done(status, loan(caller, data))
             }
@@ -139,6 +144,7 @@ impl RbdTask {
         let Some(caller) = self.callers[usize::from(ended.place)].take() else {
             return;
         };
+        self.lock.note(ended.result);
         let status = status(caller.operation, caller.bytes, ended.result);
         complete(shard, caller.token, status, loan(caller, ended.data));
     }

@@ -6,19 +6,31 @@ use fabrix_block::geometry::DEFAULT_BLOCK_BYTES;
 use fabrix_block::spec::Common;
 use fabrix_block::{
     Attributes, Channel, Deallocate, Device, Durability, Geometry, Identity, OpenError,
-    OpenErrorKind, Watching,
+    OpenErrorKind, Ownership, Watching,
 };
 use fabrix_rt::{Shard, errno};
 use sys_rbd::{Access, Error, Facts, Image, Name};
 
+use crate::lock::Lock;
 use crate::{channel, clusters};
 
 /// An image of Ceph as a disk.
 pub struct RbdDisk {
+    opening: Arc<Opening>,
     image: Arc<Image>,
     metadata: Arc<Metadata>,
+    lock: Arc<Lock>,
     geometry: Geometry,
     identity: Identity,
+}
+
+/// How an image is opened.
+struct Opening {
+    /// Names the disk in sentences.
+    text: String,
+    access: Access,
+    name: Name,
+    common: Common,
 }
 
 /// Opens an image. Waits for the cluster. `text` names the disk in sentences.
@@ -31,6 +43,21 @@ pub fn open(
     name: &Name,
     common: &Common,
 ) -> Result<RbdDisk, OpenError> {
+    open_as(Arc::new(Opening {
+        text: text.to_owned(),
+        access: access.clone(),
+        name: name.clone(),
+        common: common.clone(),
+    }))
+}
+
+fn open_as(opening: Arc<Opening>) -> Result<RbdDisk, OpenError> {
+    let Opening {
+        text,
+        access,
+        name,
+        common,
+    } = &*opening;
     let failed = |error: Error| refused(text, access, &error);
     let cluster = clusters::client(access).map_err(failed)?;
     let image = Image::open(&cluster, name, common.read_only).map_err(failed)?;
@@ -40,8 +67,10 @@ pub fn open(
     Ok(RbdDisk {
         identity: identity(text, &image, &facts, common),
         metadata: Arc::new(Metadata(Arc::clone(&image))),
+        lock: Lock::new(&image),
         image,
         geometry,
+        opening,
     })
 }
 
@@ -136,7 +165,7 @@ impl Device for RbdDisk {
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        let opened = channel::open(shard, &self.image, self.geometry.clone());
+        let opened = channel::open(shard, &self.image, &self.lock, self.geometry.clone());
         opened.map_err(|error| {
             let sentence = format!("{}: {error}", self.identity.name);
             OpenError::new(OpenErrorKind::NoMemory, sentence)
@@ -147,11 +176,27 @@ impl Device for RbdDisk {
         Some(Arc::clone(&self.metadata) as Arc<dyn Attributes>)
     }
 
+    fn ownership(&self) -> Option<Arc<dyn Ownership>> {
+        Some(Arc::clone(&self.lock) as Arc<dyn Ownership>)
+    }
+
     fn watch(&self, changed: Box<dyn Fn() + Send + Sync>) -> Option<Watching> {
         self.image.watch(changed).ok().map(Watching::new)
     }
 
     fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        if self.lock.is_lost() {
+            clusters::forget(self.image.cluster());
+            let opened = open_as(Arc::clone(&self.opening))?;
+            return opened.resize_open(bytes);
+        }
+        self.resize_open(bytes)
+    }
+}
+
+impl RbdDisk {
+    /// The same image in another size, or in the present one.
+    fn resize_open(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let name = &self.identity.name;
         let failed =
             |error: Error| OpenError::new(OpenErrorKind::Unreachable, format!("{name}: {error}"));
@@ -161,8 +206,10 @@ impl Device for RbdDisk {
         let facts = self.image.facts().map_err(failed)?;
         let blocks = facts.bytes / u64::from(self.geometry.block_bytes);
         Ok(Arc::new(Self {
+            opening: Arc::clone(&self.opening),
             image: Arc::clone(&self.image),
             metadata: Arc::clone(&self.metadata),
+            lock: Arc::clone(&self.lock),
             geometry: Geometry {
                 blocks,
                 ..self.geometry.clone()

@@ -17,6 +17,14 @@ pub(crate) fn status(operation: Operation, bytes: u64, result: i64) -> Status {
     }
 }
 
+/// Whether the cluster has refused a request because of the client from which it comes: the client
+/// was shut out, or another one has the exclusive lock.
+pub(crate) fn is_refusal(result: i64) -> bool {
+    [errno::ESHUTDOWN, errno::EROFS]
+        .map(|errno| -i64::from(errno))
+        .contains(&result)
+}
+
 fn failed(operation: Operation, result: i64) -> Status {
     match i32::try_from(result.unsigned_abs()).unwrap_or(errno::EIO) {
         errno::ENOSPC | errno::EDQUOT => Status::NoSpace,

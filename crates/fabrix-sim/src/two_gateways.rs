@@ -203,6 +203,7 @@ fn catalog(index: usize, disk: &Arc<SimDisk>, repeats: Duration) -> Catalog {
         repeats,
         others: vec![Listen::nvme_tcp(server::nvme_at(other))],
         referrals: Vec::new(),
+        shut_out: None,
     };
     Catalog {
         gateways,

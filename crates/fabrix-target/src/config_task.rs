@@ -76,6 +76,9 @@ impl ConfigTask {
     }
 }
 
+/// Why all connections end.
+const GIVEN_UP: &str = "the disks were given up";
+
 impl Task for ConfigTask {
     fn completed(&mut self, _shard: &mut Shard, _slot: u32, _completion: Completion) {
         unreachable!("the config task starts no operations");
@@ -94,6 +97,9 @@ impl Task for ConfigTask {
                 self.order_all(shard, &ConnectionOrder::AwaitRefused(done))
             }
             Ok(Order::Drain) => self.order_all(shard, &ConnectionOrder::Drain),
+            Ok(Order::Disconnect(_done)) => {
+                self.order_all(shard, &ConnectionOrder::Close(GIVEN_UP))
+            }
             Err(_) => debug_assert!(false, "the config task takes orders only"),
         }
     }

@@ -218,6 +218,8 @@ pub(crate) enum Order {
     AwaitRefused(Done),
     /// Drain every connection.
     Drain,
+    /// Close all connections at once.
+    Disconnect(Done),
 }
 
 /// A sender that a task drops when it has carried out an order. The receiver sees the last drop.

@@ -7,6 +7,7 @@
 //!   belong on a thread that may wait.
 //! - An [`Image`] is open once in a process, and all shards share it. It is closed by a thread of
 //!   its own, because that waits, too: see [`finish`].
+//! - [`Objects`] are small things beside images, which several clients change in turn.
 //! - [`Requests`] are those of one shard in progress. They never wait. Their [`Endings`] wake the
 //!   shard.
 
@@ -19,4 +20,5 @@ pub use error::Error;
 pub use sys::cluster::{Access, Cluster};
 pub use sys::endings::Endings;
 pub use sys::image::{Facts, Image, Name, Watch};
+pub use sys::object::Objects;
 pub use sys::requests::{Ended, Requests, Work};

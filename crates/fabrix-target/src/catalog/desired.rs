@@ -50,6 +50,9 @@ pub struct Gateways {
     pub repeats: Duration,
     /// NVMe addresses at which other gateways serve the subsystems of this target.
     pub others: Vec<Listen>,
+    /// CNTLIDs of other gateways of which the storage takes no request any more. None: it never
+    /// refuses one because of the gateway from which it comes.
+    pub shut_out: Option<Vec<RangeInclusive<u16>>>,
     /// NVMe discovery services of other targets.
     pub referrals: Vec<Listen>,
 }
@@ -61,9 +64,32 @@ impl Default for Gateways {
             controller_ids: 1..=CNTLID_MAX,
             repeats: Duration::ZERO,
             others: Vec::new(),
+            shut_out: None,
             referrals: Vec::new(),
         }
     }
+}
+
+impl Gateways {
+    /// What is known of a controller that is none of this target.
+    pub(crate) fn controller_elsewhere(&self, id: u16) -> Elsewhere {
+        match &self.shut_out {
+            Some(ranges) if ranges.iter().any(|ids| ids.contains(&id)) => Elsewhere::ShutOut,
+            Some(_) if !self.controller_ids.contains(&id) => Elsewhere::MayBeShutOut,
+            _ => Elsewhere::Unknown,
+        }
+    }
+}
+
+/// What is known of a controller that is none of this target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// Its gateway was shut out: nothing of it is executed any more.
+    ShutOut,
+    /// Its gateway is shut out if it has ended or is silent.
+    MayBeShutOut,
+    /// Nothing.
+    Unknown,
 }
 
 /// An NVMe subsystem. Hosts read its name and its texts once, so these stay as long as it is
@@ -193,8 +219,8 @@ impl Catalog {
         found.map_or(AnaState::Optimized, |it| it.state)
     }
 
-    /// Sets the state of an ANA group at a listener.
-    pub(crate) fn set_ana_state(&mut self, group: u32, listen: &Listen, state: AnaState) {
+    /// Sets the state of an ANA group at a listener, in a catalog that no target has yet.
+    pub fn set_ana_state(&mut self, group: u32, listen: &Listen, state: AnaState) {
         let listener = listen.ana_listener();
         let is_other = |it: &AnaStateAt| (it.group, it.listener) != (group, listener);
         self.ana_states.retain(is_other);

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use crate::lock::lock;
 use crate::{Limits, ReservationStore};
 
+pub(crate) use desired::Elsewhere;
 pub use desired::{Catalog, Export, Gateways, IscsiTargetConfig, SubsystemConfig};
 pub(crate) use diff::diff;
 pub(crate) use disk::ExportedDisk;

@@ -84,6 +84,44 @@ struct StoredIn {
     store: Arc<dyn ReservationStore>,
     /// The disk's key in the store.
     disk: Identity,
+    /// Other processes may go on with the disk.
+    is_shared: bool,
+}
+
+impl StoredIn {
+    fn new(store: &Arc<dyn ReservationStore>, device: &dyn Device) -> Self {
+        Self {
+            store: Arc::clone(store),
+            disk: device.identity().clone(),
+            is_shared: store.is_shared(device),
+        }
+    }
+
+    /// The stored reservations.
+    fn load(&self) -> Result<Reservations, String> {
+        let Some(bytes) = self.store.load(&self.disk)? else {
+            return Ok(Reservations::new());
+        };
+        let loaded = Reservations::from_bytes(&bytes, pass::crc32c).map_err(|error| {
+            let place = self.store.place(&self.disk);
+            format!(
+                "{place}: {error}; who was fenced from the disk could write again. Remove the file only if every host \
+                 and initiator is to begin anew"
+            )
+        })?;
+        // What need not survive a loss of power was stored for other processes.
+        match self.is_shared || loaded.persists() {
+            true => Ok(loaded),
+            false => Ok(Reservations::new()),
+        }
+    }
+
+    fn bytes(&self, reservations: &Reservations) -> Vec<u8> {
+        match self.is_shared {
+            true => reservations.to_bytes_for_others(pass::crc32c),
+            false => reservations.to_bytes(pass::crc32c),
+        }
+    }
 }
 
 struct Inner {
@@ -195,34 +233,16 @@ impl DiskState {
         store: Option<&Arc<dyn ReservationStore>>,
     ) -> Result<Arc<Self>, String> {
         let store = store.filter(|store| store.keeps(device));
-        let disk = device.identity();
-        let stored = match store {
-            Some(store) => store.load(disk)?,
-            None => None,
-        };
-        let reservations = match (stored, store) {
-            (Some(bytes), Some(store)) => {
-                Reservations::from_bytes(&bytes, pass::crc32c).map_err(|error| {
-                    let place = store.place(disk);
-                    format!(
-                        "{place}: {error}; who was fenced from the disk could write again. Remove the file only if \
-                         every host and initiator is to begin anew"
-                    )
-                })?
-            }
-            _ => Reservations::new(),
-        };
+        let stored_in = store.map(|store| StoredIn::new(store, device));
+        let loaded = stored_in.as_ref().map(StoredIn::load).transpose()?;
         Ok(Arc::new(Self {
             id,
             version: AtomicU64::new(1),
             barriers: AtomicUsize::new(0),
             is_overdue: AtomicBool::new(false),
-            stored_in: store.map(|store| StoredIn {
-                store: Arc::clone(store),
-                disk: disk.clone(),
-            }),
+            stored_in,
             inner: Mutex::new(Inner {
-                reservations,
+                reservations: loaded.unwrap_or_default(),
                 mode: ModeParameters {
                     write_cache: device.geometry().volatile_cache,
                     descriptor_sense: false,
@@ -232,6 +252,20 @@ impl DiskState {
                 storing: false,
             }),
         }))
+    }
+
+    /// Replaces the reservations by the stored ones: another process may have changed them.
+    ///
+    /// # Errors
+    /// They cannot be read: a sentence. The disk must not be served.
+    pub(crate) fn load_again(&self) -> Result<(), String> {
+        let Some(stored_in) = &self.stored_in else {
+            return Ok(());
+        };
+        let loaded = stored_in.load()?;
+        self.lock().reservations = loaded;
+        self.change();
+        Ok(())
     }
 
     /// The disk's number in the catalog.
@@ -301,14 +335,15 @@ impl DiskState {
             Ok(change) => change,
             Err(refusal) => return Begun::Refused(refusal),
         };
-        let Some(stored_in) = self.stored_in.as_ref().filter(|_| change.store) else {
+        let stored_in = self.stored_in.as_ref();
+        let Some(stored_in) = stored_in.filter(|it| change.store || it.is_shared) else {
             let victims = inner.commit(next, &change);
             self.change();
             return Begun::Done(victims);
         };
         inner.storing = true;
         drop(inner);
-        let bytes = next.to_bytes(pass::crc32c);
+        let bytes = stored_in.bytes(&next);
         let progress = Arc::default();
         let receipt = Receipt::new(Arc::clone(self), next, change, Arc::clone(&progress));
         stored_in.store.store(&stored_in.disk, bytes, receipt);

@@ -14,6 +14,13 @@ pub trait ReservationStore: Send + Sync {
     /// Whether the store keeps reservations of this disk. Hosts can read this.
     fn keeps(&self, device: &dyn Device) -> bool;
 
+    /// Whether other processes may go on with this disk without a loss of power. Then all
+    /// reservations are stored, also those that need not survive one.
+    fn is_shared(&self, device: &dyn Device) -> bool {
+        let _ = device;
+        false
+    }
+
     /// Stored bytes of a disk, or `None` if nothing was stored.
     ///
     /// # Errors

@@ -47,6 +47,41 @@ impl Target {
         set.and(drained)
     }
 
+    /// Lets ANA groups refuse commands at all listeners, at once, and ends all connections. Commands
+    /// that are at disks are abandoned. Hosts that come back see the new states.
+    ///
+    /// # Errors
+    /// As for [`change`](Self::change).
+    pub fn give_up(&self, groups: &[u32]) -> Result<(), TargetError> {
+        let _one_at_a_time = lock(&self.changing);
+        let listens = self.catalog().listen;
+        let listens: Vec<_> = listens.into_iter().filter(Listen::has_ana_states).collect();
+        let mut set = Ok(());
+        for group in groups {
+            set = set.and(self.set_states(*group, AnaState::Inaccessible, &listens));
+        }
+        let until = self.shared.control.now() + DRAIN;
+        let ended = self.order_all(until, Order::Disconnect);
+        set.and(ended)
+    }
+
+    /// Reads the reservations of the disks of an ANA group anew: another target has served them
+    /// meanwhile, and has stored its changes.
+    ///
+    /// # Errors
+    /// [`TargetError::Refused`]: they cannot be read. The disks must not be served.
+    pub fn load_reservations(&self, group: u32) -> Result<(), TargetError> {
+        let _one_at_a_time = lock(&self.changing);
+        let catalog = self.shared.catalog.current();
+        let exports = catalog.desired.exports();
+        let mut of_group = exports.filter(|(_, _, export)| export.ana_group == group);
+        of_group.try_for_each(|(place, _, export)| {
+            let disk = catalog.disk(&*export.device);
+            let loaded = disk.map_or(Ok(()), |disk| disk.state().load_again());
+            loaded.map_err(|why| TargetError::Refused(format!("{place}: {why}")))
+        })
+    }
+
     /// Lets a group refuse commands at listeners, and waits for the commands that came before.
     fn stop(&self, catalog: &Catalog, group: u32, listens: &[Listen]) -> Result<(), TargetError> {
         let serves = |listen: &&Listen| catalog.ana_state(group, listen).refusal().is_none();

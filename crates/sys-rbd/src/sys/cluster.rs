@@ -1,6 +1,6 @@
 //! A client of a cluster.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::Arc;
@@ -51,15 +51,34 @@ const SETTINGS: [(&str, &str); 4] = [
     ("rados_mon_op_timeout", "15"),
 ];
 
+/// A setting of clients that do not wait for ever. Their requests may still be carried out after
+/// they were given up.
+const IMPATIENT: (&str, &str) = ("rados_osd_op_timeout", "3");
+
 impl Cluster {
     /// Connects. Waits for the cluster, at most some 15 s.
     ///
     /// # Errors
     /// There is no library, no configuration, no key, or no answer.
     pub fn connect(access: &Access) -> Result<Arc<Self>, Error> {
+        Self::connect_with(access, None)
+    }
+
+    /// Connects a client whose requests fail after 3 s without an answer.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_impatient(access: &Access) -> Result<Arc<Self>, Error> {
+        Self::connect_with(access, Some(IMPATIENT))
+    }
+
+    fn connect_with(access: &Access, setting: Option<(&str, &str)>) -> Result<Arc<Self>, Error> {
         let user = access.user.as_deref().unwrap_or("admin");
         let handle = Handle::new(user)?;
         handle.configure(access)?;
+        if let Some((name, value)) = setting {
+            handle.set(name, value)?;
+        }
         // SAFETY: the handle exists, and is used by this thread alone.
         // WHY UNSAFE: a call into a C library.
         let result = unsafe { (handle.libraries.rados.rados_connect)(handle.raw) };
@@ -75,7 +94,64 @@ impl Cluster {
     pub fn fsid(&self) -> &str {
         &self.fsid
     }
+
+    /// The address of this client, by which it can be shut out.
+    ///
+    /// # Errors
+    /// The library refuses.
+    pub fn address(&self) -> Result<String, Error> {
+        let rados = &self.handle.libraries.rados;
+        let mut text = ptr::null_mut();
+        // SAFETY: the client is connected. The function writes the address of a new C string.
+        // WHY UNSAFE: a call into a C library.
+        let result = unsafe { (rados.rados_getaddrs)(self.handle.raw, &raw mut text) };
+        check(result, || "this client has no address".to_owned())?;
+        // SAFETY: the function has succeeded, so it has written the address of a C string.
+        // WHY UNSAFE: a pointer from a C library.
+        let address = unsafe { text_at(text) }.unwrap_or_default();
+        let address = address.to_string_lossy().into_owned();
+        // SAFETY: the text is the library's, and nobody else has it.
+        // WHY UNSAFE: a call into a C library.
+        unsafe { (rados.rados_buffer_free)(text) };
+        Ok(address)
+    }
+
+    /// Shuts a client out: from now on the cluster refuses its requests, also those that are on
+    /// their way (blocklist). Returns when this client has the map of the cluster that says so.
+    /// Then no request of that client can follow one of this client.
+    ///
+    /// # Errors
+    /// The cluster refuses, or does not answer.
+    pub fn shut_out(&self, client: &str) -> Result<(), Error> {
+        let what = || format!("cannot shut the client {client} out");
+        let address = c_text(client, what)?;
+        let rados = &self.handle.libraries.rados;
+        // SAFETY: the client is connected, and the address is a C string.
+        // WHY UNSAFE: a call into a C library.
+        let result = unsafe {
+            (rados.rados_blocklist_add)(self.handle.raw, address.as_ptr(), SHUT_OUT_SECONDS)
+        };
+        check(result, what)?;
+        self.await_newest_map()
+    }
+
+    /// Waits until this client has the newest map of the cluster.
+    ///
+    /// # Errors
+    /// The cluster does not answer.
+    pub fn await_newest_map(&self) -> Result<(), Error> {
+        // SAFETY: the client is connected.
+        // WHY UNSAFE: a call into a C library.
+        let result =
+            unsafe { (self.handle.libraries.rados.rados_wait_for_latest_osdmap)(self.handle.raw) };
+        check(result, || {
+            "the newest map of the cluster does not come".to_owned()
+        })
+    }
 }
+
+/// How long a client stays shut out. Its requests cannot be on their way for longer.
+const SHUT_OUT_SECONDS: u32 = 3600;
 
 impl Handle {
     fn new(user: &str) -> Result<Self, Error> {
@@ -145,6 +221,16 @@ pub(super) fn text_of(buffer: &[c_char]) -> String {
         .map(|byte| byte.to_ne_bytes()[0])
         .collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A copy of a C string. None: the pointer is null.
+///
+/// # Safety
+/// The pointer is null, or that of a C string.
+pub(super) unsafe fn text_at(text: *const c_char) -> Option<CString> {
+    // SAFETY: the caller vouches for it.
+    // WHY UNSAFE: a pointer from a C library.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned())
 }
 
 /// A raw handle on its way to the closing thread.

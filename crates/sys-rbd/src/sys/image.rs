@@ -59,7 +59,7 @@ pub struct Image {
 }
 
 /// A client's access to a pool.
-struct Pool {
+pub(super) struct Pool {
     raw: RawPool,
     /// Ends after the pool.
     cluster: Arc<Cluster>,
@@ -250,8 +250,12 @@ impl Image {
     }
 }
 
+// SAFETY: librados may be called from any thread.
+// WHY UNSAFE: a raw pointer to an object of a library.
+unsafe impl Send for Pool {}
+
 impl Pool {
-    fn open(cluster: &Arc<Cluster>, name: &Name) -> Result<Self, Error> {
+    pub(super) fn open(cluster: &Arc<Cluster>, name: &Name) -> Result<Self, Error> {
         let what = || format!("cannot open the pool {}", name.pool);
         let pool = c_text(&name.pool, what)?;
         let namespace = name.namespace.as_deref().unwrap_or_default();
@@ -273,8 +277,12 @@ impl Pool {
         })
     }
 
-    fn libraries(&self) -> &'static Libraries {
+    pub(super) fn libraries(&self) -> &'static Libraries {
         self.cluster.handle.libraries
+    }
+
+    pub(super) fn raw(&self) -> RawPool {
+        self.raw
     }
 }
 

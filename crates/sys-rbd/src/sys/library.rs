@@ -16,6 +16,8 @@ pub(crate) type RawCluster = *mut c_void;
 pub(crate) type RawPool = *mut c_void;
 /// An open image (rbd_image_t).
 pub(crate) type RawImage = *mut c_void;
+/// Changes of an object that are made together (rados_write_op_t).
+pub(crate) type RawWrite = *mut c_void;
 /// A request in progress (rbd_completion_t).
 pub(crate) type RawCompletion = *mut c_void;
 /// What librbd calls at the end of a request (rbd_callback_t).
@@ -37,7 +39,7 @@ pub(crate) struct ImageInfo {
 
 functions_of_library! {
     /// Functions of librados. The signatures are those of librados.h, which the library has kept
-    /// since Ceph 10.
+    /// since Ceph 16.
     Rados {
         fn rados_create2(*mut RawCluster, *const c_char, *const c_char, u64) -> c_int;
         fn rados_conf_read_file(RawCluster, *const c_char) -> c_int;
@@ -48,6 +50,19 @@ functions_of_library! {
         fn rados_ioctx_create(RawCluster, *const c_char, *mut RawPool) -> c_int;
         fn rados_ioctx_destroy(RawPool);
         fn rados_ioctx_set_namespace(RawPool, *const c_char);
+        fn rados_getaddrs(RawCluster, *mut *mut c_char) -> c_int;
+        fn rados_buffer_free(*mut c_char);
+        fn rados_blocklist_add(RawCluster, *const c_char, u32) -> c_int;
+        fn rados_wait_for_latest_osdmap(RawCluster) -> c_int;
+        fn rados_read(RawPool, *const c_char, *mut c_char, usize, u64) -> c_int;
+        fn rados_get_last_version(RawPool) -> u64;
+        fn rados_write_full(RawPool, *const c_char, *const c_char, usize) -> c_int;
+        fn rados_create_write_op() -> RawWrite;
+        fn rados_release_write_op(RawWrite);
+        fn rados_write_op_assert_version(RawWrite, u64);
+        fn rados_write_op_create(RawWrite, c_int, *const c_char);
+        fn rados_write_op_write_full(RawWrite, *const c_char, usize);
+        fn rados_write_op_operate(RawWrite, RawPool, *const c_char, *mut c_void, c_int) -> c_int;
     }
 }
 
@@ -66,6 +81,12 @@ functions_of_library! {
         fn rbd_resize(RawImage, u64) -> c_int;
         fn rbd_metadata_get(RawImage, *const c_char, *mut c_char, *mut usize) -> c_int;
         fn rbd_metadata_set(RawImage, *const c_char, *const c_char) -> c_int;
+        fn rbd_lock_acquire(RawImage, c_int) -> c_int;
+        fn rbd_lock_release(RawImage) -> c_int;
+        fn rbd_is_exclusive_lock_owner(RawImage, *mut c_int) -> c_int;
+        fn rbd_lock_get_owners(RawImage, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
+        fn rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
+        fn rbd_lock_break(RawImage, c_int, *const c_char) -> c_int;
         fn rbd_update_watch(RawImage, *mut u64, OnChange, *mut c_void) -> c_int;
         fn rbd_update_unwatch(RawImage, u64) -> c_int;
         fn rbd_aio_create_completion(*mut c_void, OnEnd, *mut RawCompletion) -> c_int;

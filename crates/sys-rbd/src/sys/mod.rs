@@ -8,6 +8,8 @@ pub(crate) mod cluster;
 pub(crate) mod endings;
 pub(crate) mod image;
 pub(crate) mod library;
+pub(crate) mod lock;
+pub(crate) mod object;
 pub(crate) mod requests;
 
 use std::ffi::{CString, c_int};

@@ -44,9 +44,20 @@ impl Reservations {
     /// Bytes to store. Only a header without registrants if the state does not persist.
     #[must_use]
     pub fn to_bytes(&self, crc32c: Crc32c) -> Vec<u8> {
+        self.bytes_if(self.persist, crc32c)
+    }
+
+    /// Bytes to store where another process may go on with the disk without a loss of power: with
+    /// all registrants, also if the state does not persist.
+    #[must_use]
+    pub fn to_bytes_for_others(&self, crc32c: Crc32c) -> Vec<u8> {
+        self.bytes_if(true, crc32c)
+    }
+
+    fn bytes_if(&self, all: bool, crc32c: Crc32c) -> Vec<u8> {
         let mut bytes = Vec::from(*MAGIC);
-        let kept: &[Registrant] = if self.persist { &self.registrants } else { &[] };
-        let kind = self.kind.filter(|_| self.persist);
+        let kept: &[Registrant] = if all { &self.registrants } else { &[] };
+        let kind = self.kind.filter(|_| all);
         bytes.push(u8::from(self.persist));
         bytes.push(kind.map_or(0, Kind::nvme_type));
         bytes.extend(u16::try_from(kept.len()).unwrap_or(0).to_be_bytes());
@@ -58,7 +69,8 @@ impl Reservations {
         bytes
     }
 
-    /// Restores the state that [`to_bytes`](Self::to_bytes) wrote. Any other bytes are refused. The
+    /// Restores the state that [`to_bytes`](Self::to_bytes) or
+    /// [`to_bytes_for_others`](Self::to_bytes_for_others) wrote. Any other bytes are refused. The
     /// generation starts at zero, as after power on.
     ///
     /// # Errors
@@ -78,7 +90,7 @@ impl Reservations {
         reader.take(MAGIC.len())?;
         let state = Self::read(&mut reader)?;
         state.check()?;
-        let is_ours = state.to_bytes(crc32c) == bytes;
+        let is_ours = state.to_bytes_for_others(crc32c) == bytes;
         is_ours.then_some(state).ok_or(StoredError::Inconsistent)
     }
 

@@ -7,33 +7,47 @@
 //! controller is at a disk, and only then the command is answered. The answer is thus always an
 //! immediate reset: the log page of resets has no entry, and no event follows.
 //!
+//! A controller of another gateway is reset by the storage, which shuts that gateway out when it is
+//! dead ([`Gateways::shut_out`](crate::Gateways::shut_out)). The command waits for that, for some
+//! seconds, because the host often learns first that the gateway is dead.
+//!
 //! A disk that does not answer delays the answer without limit. The host then relies on its timers,
 //! as without the command.
 //!
 //! Source: NVM Express Base Specification 2.3, "Cross-Controller Reset command"; TP8028.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_proto::nvme::instance::{
     CROSS_CONTROLLER_RESETS_MOST, ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL,
 };
 use fabrix_proto::nvme::spec::{CompletionEntry, Status};
 use fabrix_proto::{Claim, Settled};
+use fabrix_rt::Nanos;
 
 use super::Admin;
+use crate::catalog::Elsewhere;
 use crate::context::CommandContext;
 use crate::nvme::context::Queue;
 use crate::registry::{ConnectionAddress, ConnectionOrder, ResetError};
 
 /// The reset of another controller.
-pub(super) struct PendingReset {
+pub(super) enum PendingReset {
+    Here(ResetHere),
+    /// A controller of another gateway, which is shut out until this time, or else may be alive.
+    Elsewhere(u16, Nanos),
+}
+
+/// The reset of a controller of this target.
+pub(super) struct ResetHere {
     /// Connections whose mailboxes had no room for the order.
     untold: Vec<ConnectionAddress>,
     /// Each connection that was told keeps a reference.
     hold: Arc<()>,
 }
 
-impl PendingReset {
+impl ResetHere {
     /// Orders the connections that were not told yet to end. True: all of them are gone.
     fn is_over(&mut self) -> bool {
         let order = ConnectionOrder::Reset(Arc::clone(&self.hold));
@@ -42,6 +56,24 @@ impl PendingReset {
         drop(order);
         // Exclusive access also makes visible what the connections did before their end.
         self.untold.is_empty() && Arc::get_mut(&mut self.hold).is_some()
+    }
+}
+
+impl PendingReset {
+    /// The answer, once there is one.
+    fn answer(&mut self, context: &CommandContext<'_, impl Queue>) -> Option<CompletionEntry> {
+        let is_over = match self {
+            Self::Here(reset) => reset.is_over(),
+            Self::Elsewhere(id, until) => {
+                let catalog = context.local.announced();
+                match catalog.desired.gateways.controller_elsewhere(*id) {
+                    Elsewhere::ShutOut => true,
+                    Elsewhere::MayBeShutOut if context.shard.now() < *until => false,
+                    _ => return Some(CompletionEntry::new(Status::INVALID_FIELD, 0)),
+                }
+            }
+        };
+        is_over.then(|| CompletionEntry::new(Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL))
     }
 }
 
@@ -61,28 +93,39 @@ impl Admin {
         if self.resetting.len() >= usize::from(CROSS_CONTROLLER_RESETS_MOST) {
             return context.answer(claim, Status::CROSS_RESET_LIMIT_EXCEEDED);
         }
-        match context.local.shared.registry.reset(self.id(), impacted) {
-            Err(ResetError::InProgress) => context.answer(claim, Status::CROSS_RESET_IN_PROGRESS),
+        let reset = match context.local.shared.registry.reset(self.id(), impacted) {
+            Err(ResetError::InProgress) => {
+                return context.answer(claim, Status::CROSS_RESET_IN_PROGRESS);
+            }
             // Success would say that nothing of the controller is executed any more. It may be one
             // of another process that serves the same subsystem.
-            Err(ResetError::Unknown) => context.answer(claim, Status::INVALID_FIELD),
-            Ok(untold) => {
-                let hold = Arc::default();
-                let kept = claim.keep_in(&mut self.resetting, PendingReset { untold, hold });
-                self.answer_resets(context);
-                kept
+            Err(ResetError::Unknown) => {
+                let until = context.shard.now() + SHUT_OUT_WITHIN;
+                PendingReset::Elsewhere(impacted.controller_id, until)
             }
-        }
+            Ok(untold) => PendingReset::Here(ResetHere {
+                untold,
+                hold: Arc::default(),
+            }),
+        };
+        let kept = claim.keep_in(&mut self.resetting, reset);
+        self.answer_resets(context);
+        kept
     }
 
     /// Answers the commands whose resets are over.
     pub(super) fn answer_resets(&mut self, context: &mut CommandContext<'_, impl Queue>) {
-        let mut resets = self.resetting.iter_mut();
-        while let Some(at) = resets.position(|(_, reset)| reset.is_over()) {
+        let mut at = 0;
+        while let Some((_, reset)) = self.resetting.get_mut(at) {
+            let Some(answer) = reset.answer(context) else {
+                at += 1;
+                continue;
+            };
             let (claim, _) = self.resetting.remove(at);
-            let answer = CompletionEntry::new(Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL);
             context.complete(claim, answer, 0);
-            resets = self.resetting.iter_mut();
         }
     }
 }
+
+/// Time in which a gateway that is dead is shut out.
+const SHUT_OUT_WITHIN: Duration = Duration::from_secs(15);

@@ -41,6 +41,7 @@ pub(super) fn gateways(args: &ServeArgs, listen: &[Listen]) -> Result<Gateways, 
         controller_ids: least..=most,
         repeats: repeats(args)?,
         others,
+        shut_out: None,
         referrals: all("referral", &args.referral)?,
     })
 }

@@ -1,0 +1,313 @@
+//! One gateway of a group as a machine: one action after the other.
+//!
+//! The order of a take-over is the promise of this module. The old client is shut out, the newest
+//! map of the cluster is here, the state says so and names the new owner, and only then
+//! [`Action::Take`] opens the disks to hosts.
+
+mod decide;
+mod join;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::peers::Peers;
+use crate::{BEAT, LEASE, Member, Slot, State};
+
+/// What a gateway says of itself.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// See [`Member::name`].
+    pub name: String,
+    /// See [`Member::neighbour`].
+    pub neighbour: String,
+    /// See [`Member::listeners`].
+    pub listeners: Vec<String>,
+    /// UUID and ANA group of its disks, by namespace id.
+    pub disks: BTreeMap<u32, (String, u32)>,
+}
+
+/// What a gateway has to do next. Its user does it and reports the [`Outcome`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Store a beat for a gateway of the group.
+    Beat(Slot, String),
+    /// Read the state, and the beats of these gateways.
+    Look(Vec<Slot>),
+    /// Shut a client out, and wait until this machine has the map of the cluster that says so.
+    Fence(String),
+    /// Replace the state, if its version is this one. None: if there is none.
+    Write(Option<u64>, State),
+    /// Lock the disks of an ANA group, read their reservations, and let hosts use them.
+    Take(u32),
+    /// Let hosts use the disks of an ANA group no more, wait for their requests, and unlock.
+    Release(u32),
+    /// Let hosts use no disk any more, at once, and end their connections.
+    GiveUp,
+    /// Forget the client of the disks, and open them by a new one.
+    Renew,
+    /// Nothing before this time, unless something happens.
+    Wait(Duration),
+    /// Nothing any more: the gateway has left the group.
+    Leave,
+}
+
+/// What became of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// The state with its version, if there is one, and the beats that were found.
+    Looked(Option<(u64, String)>, Vec<(Slot, String)>),
+    /// The state has another version.
+    Conflict,
+    /// The address of the new client.
+    Renewed(String),
+    /// The client of the disks was shut out, or has lost a lock.
+    Fenced,
+    /// It has failed, and may be tried again. A state that was to be written may be the new one.
+    Failed,
+}
+
+/// Why a gateway cannot join a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The state cannot be read: a sentence.
+    State(String),
+    /// All places are taken.
+    Full,
+    /// Another gateway has another disk under a namespace id: its name, and the id.
+    OtherDisk(String, u32),
+}
+
+/// One gateway of a group. Times are since any fixed moment.
+#[derive(Debug)]
+pub struct Gateway {
+    about: About,
+    /// Address of the client of the disks.
+    client: String,
+    /// Slot and life. None: it has to join.
+    seat: Option<(Slot, u64)>,
+    /// The state with its version, as it was read last.
+    known: Option<(Option<u64>, State)>,
+    /// The state may be another one by now.
+    is_old: bool,
+    /// Why the stored state cannot be read.
+    unreadable: Option<String>,
+    peers: Peers,
+    /// ANA groups that hosts use here.
+    serving: BTreeSet<u32>,
+    /// Clients that were shut out, while the state does not say so yet.
+    fenced: BTreeSet<String>,
+    /// The client of the disks is of no use any more.
+    lost: bool,
+    leaving: bool,
+    /// When the cluster has last taken a beat.
+    heard: Duration,
+    next_beat: Duration,
+    beats: u64,
+    /// Nothing is decided before: something has failed.
+    not_before: Duration,
+    doing: Option<(Action, Duration)>,
+}
+
+impl Gateway {
+    /// A gateway that has not joined yet. `client` is the address of the client of its disks.
+    #[must_use]
+    pub fn new(about: About, client: String, now: Duration) -> Self {
+        Self {
+            about,
+            client,
+            seat: None,
+            known: None,
+            is_old: false,
+            unreadable: None,
+            peers: Peers::default(),
+            serving: BTreeSet::new(),
+            fenced: BTreeSet::new(),
+            lost: false,
+            leaving: false,
+            heard: now,
+            next_beat: now,
+            beats: 0,
+            not_before: now,
+            doing: None,
+        }
+    }
+
+    /// Its slot and life. None: it has not joined, or has to join again.
+    #[must_use]
+    pub const fn seat(&self) -> Option<(Slot, u64)> {
+        self.seat
+    }
+
+    /// ANA groups that hosts use here.
+    #[must_use]
+    pub const fn serving(&self) -> &BTreeSet<u32> {
+        &self.serving
+    }
+
+    /// The state as it was read last.
+    #[must_use]
+    pub fn state(&self) -> Option<&State> {
+        self.known.as_ref().map(|(_, state)| state)
+    }
+
+    /// Something has changed: the state is read before anything is decided.
+    pub fn look_again(&mut self) {
+        self.is_old = true;
+    }
+
+    /// The process of another gateway has ended, as its neighbours see.
+    pub fn peer_ended(&mut self, slot: Slot, life: u64) {
+        let member = self.state().and_then(|state| state.members.get(&slot));
+        if member.is_some_and(|member| member.life == life) {
+            self.peers.ended(slot);
+        }
+    }
+
+    /// Gives everything to other gateways, and leaves.
+    pub fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// The next action. Its outcome has to be reported before the next call.
+    ///
+    /// # Errors
+    /// It cannot join, or the stored state cannot be read. A gateway that has joined may try again.
+    pub fn next(&mut self, now: Duration) -> Result<Action, Refusal> {
+        let action = self.choose(now)?;
+        self.doing = Some((action.clone(), now));
+        Ok(action)
+    }
+
+    fn choose(&mut self, now: Duration) -> Result<Action, Refusal> {
+        if self.is_useless(now) && !self.serving.is_empty() {
+            return Ok(Action::GiveUp);
+        }
+        if now < self.not_before {
+            return Ok(Action::Wait(self.not_before));
+        }
+        if self.lost {
+            // The others see the end of this process, and shut its client out.
+            return Ok(match self.leaving {
+                true => Action::Leave,
+                false => Action::Renew,
+            });
+        }
+        if let Some(why) = self.unreadable.take() {
+            return Err(Refusal::State(why));
+        }
+        if let Some((slot, life)) = self.seat
+            && now >= self.next_beat
+        {
+            self.beats += 1;
+            return Ok(Action::Beat(slot, format!("{life}.{}", self.beats)));
+        }
+        let Some((version, state)) = self.known.as_ref().filter(|_| !self.is_old) else {
+            return Ok(Action::Look(self.others()));
+        };
+        let (version, state) = (*version, state.clone());
+        match self.seat {
+            None if self.leaving => Ok(Action::Leave),
+            None => self.join(version, state),
+            Some(seat) => Ok(self.decide(seat, version, state)),
+        }
+    }
+
+    /// Whether its client was shut out, or must be taken for it.
+    fn is_useless(&self, now: Duration) -> bool {
+        let is_cut_off = self.seat.is_some() && now.saturating_sub(self.heard) >= LEASE;
+        self.lost || is_cut_off
+    }
+
+    /// The gateways whose beats count.
+    fn others(&self) -> Vec<Slot> {
+        let mine = self.seat.map(|(slot, _)| slot);
+        let all = 1..=crate::MEMBERS_MOST;
+        all.filter(|slot| Some(*slot) != mine).collect()
+    }
+
+    /// Reports what became of the action that was asked for last.
+    pub fn ended(&mut self, outcome: Outcome, now: Duration) {
+        let Some((action, began)) = self.doing.take() else {
+            return;
+        };
+        match (action, outcome) {
+            (_, Outcome::Fenced) => self.lost = true,
+            (Action::Beat(..), Outcome::Done) => {
+                (self.heard, self.next_beat) = (began, began + BEAT);
+                self.is_old = true;
+            }
+            (Action::Beat(..), _) => self.next_beat = now + RETRY,
+            (Action::Look(_), Outcome::Looked(found, beats)) => self.looked(found, beats, began),
+            (Action::Fence(client), Outcome::Done) => {
+                self.fenced.insert(client);
+            }
+            (Action::Write(_, state), Outcome::Done) => self.wrote(&state, now),
+            (Action::Write(..), _) => self.is_old = true,
+            (Action::Take(group), Outcome::Done) => {
+                self.serving.insert(group);
+            }
+            (Action::Release(group), Outcome::Done) => {
+                self.serving.remove(&group);
+            }
+            // Requests are at disks that do not end them. Only a fence ends them.
+            (Action::Release(_), _) => self.lost = true,
+            (Action::GiveUp, _) => {
+                self.serving.clear();
+                self.lost = true;
+            }
+            (Action::Renew, Outcome::Renewed(client)) => self.renewed(client),
+            (Action::Wait(_) | Action::Leave, _) => {}
+            (_, _) => self.not_before = now + RETRY,
+        }
+    }
+
+    fn looked(
+        &mut self,
+        found: Option<(u64, String)>,
+        beats: Vec<(Slot, String)>,
+        began: Duration,
+    ) {
+        self.peers.looked(began, beats);
+        let (version, text) = match found {
+            Some((version, text)) => (Some(version), text),
+            None => (None, State::default().to_string()),
+        };
+        match State::parse(&text) {
+            Ok(state) => (self.known, self.is_old) = (Some((version, state)), false),
+            Err(why) => {
+                self.unreadable = Some(why);
+                self.not_before = began + BEAT;
+            }
+        }
+    }
+
+    fn wrote(&mut self, state: &State, now: Duration) {
+        self.is_old = true;
+        self.fenced.clear();
+        let mine = state.named(&self.about.name);
+        let mine = mine.filter(|(_, member)| member.client == self.client && !member.fenced);
+        let seat = mine.map(|(slot, member)| (slot, member.life));
+        if self.seat.is_none() && seat.is_some() {
+            (self.heard, self.next_beat) = (now, now);
+        }
+        self.seat = seat;
+    }
+
+    fn renewed(&mut self, client: String) {
+        self.client = client;
+        (self.lost, self.seat, self.is_old) = (false, None, true);
+    }
+
+    /// Whether another gateway can serve disks now.
+    fn is_live(&self, slot: Slot, member: &Member) -> bool {
+        !member.fenced && !self.peers.is_dead(slot)
+    }
+}
+
+/// Delay before something that has failed is tried again.
+const RETRY: Duration = Duration::from_millis(250);

@@ -1,0 +1,161 @@
+//! What a gateway that has joined does about the state that it has read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Action, Gateway};
+use crate::{Slot, State};
+
+impl Gateway {
+    pub(super) fn decide(
+        &mut self,
+        (slot, life): (Slot, u64),
+        version: Option<u64>,
+        state: State,
+    ) -> Action {
+        if !self.is_as_written((slot, life), &state) {
+            return self.is_shut_out();
+        }
+        if let Some(group) = self.to_release(slot, &state) {
+            return Action::Release(group);
+        }
+        if let Some(client) = self.to_fence(slot, &state) {
+            return Action::Fence(client);
+        }
+        let next = self.changed(slot, state.clone());
+        if next != state {
+            return Action::Write(version, next);
+        }
+        match self.to_take(slot, &state) {
+            Some(group) => Action::Take(group),
+            None => Action::Wait(self.next_beat),
+        }
+    }
+
+    /// Whether nobody has shut this gateway out or taken what it serves.
+    fn is_as_written(&self, (slot, life): (Slot, u64), state: &State) -> bool {
+        let me = state.members.get(&slot);
+        let is_me =
+            me.is_some_and(|me| !me.fenced && (me.life, &me.client) == (life, &self.client));
+        let owns = |group: &u32| state.owners.get(group) == Some(&slot);
+        is_me && self.serving.iter().all(owns)
+    }
+
+    fn is_shut_out(&mut self) -> Action {
+        self.lost = true;
+        match (self.serving.is_empty(), self.leaving) {
+            (false, _) => Action::GiveUp,
+            (true, false) => Action::Renew,
+            (true, true) => Action::Leave,
+        }
+    }
+
+    /// ANA groups of its disks.
+    pub(super) fn groups(&self) -> BTreeSet<u32> {
+        self.about.disks.values().map(|(_, group)| *group).collect()
+    }
+
+    /// An ANA group that another gateway is to get.
+    fn to_release(&self, slot: Slot, state: &State) -> Option<u32> {
+        let mut serving = self.serving.iter();
+        let found = serving.find(|group| self.heir(slot, **group, state).is_some());
+        found
+            .or_else(|| self.serving.first().filter(|_| self.leaving))
+            .copied()
+    }
+
+    /// The live gateway that is to get an ANA group of this one.
+    fn heir(&self, slot: Slot, group: u32, state: &State) -> Option<Slot> {
+        let wanted = state.wanted.get(&group).copied();
+        let is_other = |other: &Slot| *other != slot && self.is_live_in(*other, state);
+        let wanted = wanted.filter(is_other);
+        match self.leaving {
+            true => wanted.or_else(|| least_loaded(state, is_other)),
+            false => wanted,
+        }
+    }
+
+    fn is_live_in(&self, other: Slot, state: &State) -> bool {
+        let member = state.members.get(&other);
+        member.is_some_and(|member| self.is_live(other, member))
+    }
+
+    /// The client of a gateway that is dead.
+    fn to_fence(&self, slot: Slot, state: &State) -> Option<String> {
+        let mut others = state.members.iter().filter(|(other, _)| **other != slot);
+        let found = others.find(|(other, member)| {
+            !member.fenced && self.peers.is_dead(**other) && !self.fenced.contains(&member.client)
+        });
+        found.map(|(_, member)| member.client.clone())
+    }
+
+    /// The state as it ought to be.
+    fn changed(&self, slot: Slot, mut state: State) -> State {
+        for member in state.members.values_mut() {
+            member.fenced |= self.fenced.contains(&member.client);
+        }
+        for group in self.groups() {
+            let owner = state.owners.get(&group).copied();
+            let next = match owner {
+                Some(owner) if owner == slot => self.next_owner(slot, group, &state),
+                Some(owner) if self.is_gone(owner, &state) => Some(slot),
+                None if !self.leaving && self.is_first(slot, group, &state) => Some(slot),
+                _ => continue,
+            };
+            match next {
+                Some(next) => state.owners.insert(group, next),
+                None => state.owners.remove(&group),
+            };
+        }
+        state.wanted = self.still_wanted(&state);
+        if self.leaving && !state.owners.values().any(|owner| *owner == slot) {
+            state.members.remove(&slot);
+        }
+        state
+    }
+
+    /// The next owner of an ANA group of this gateway. It keeps what it serves, until that is
+    /// released.
+    fn next_owner(&self, slot: Slot, group: u32, state: &State) -> Option<Slot> {
+        match self.heir(slot, group, state) {
+            _ if self.serving.contains(&group) => Some(slot),
+            Some(heir) => Some(heir),
+            None => Some(slot).filter(|_| !self.leaving),
+        }
+    }
+
+    /// Whether nothing of a gateway reaches disks any more.
+    fn is_gone(&self, owner: Slot, state: &State) -> bool {
+        !self.leaving && state.members.get(&owner).is_none_or(|owner| owner.fenced)
+    }
+
+    /// Whether an ANA group without an owner is for this gateway: no live one has its number.
+    fn is_first(&self, slot: Slot, group: u32, state: &State) -> bool {
+        let home = Slot::try_from(group).unwrap_or(0);
+        home == slot || !self.is_live_in(home, state)
+    }
+
+    /// Wishes of live gateways that are not fulfilled yet.
+    fn still_wanted(&self, state: &State) -> BTreeMap<u32, Slot> {
+        let open = state.wanted.iter().filter(|(group, wanted)| {
+            state.owners.get(group) != Some(wanted) && state.members.contains_key(wanted)
+        });
+        open.map(|(group, wanted)| (*group, *wanted)).collect()
+    }
+
+    /// An ANA group that it owns and does not serve yet.
+    fn to_take(&self, slot: Slot, state: &State) -> Option<u32> {
+        let mut owned = state.owners.iter().filter(|(_, owner)| **owner == slot);
+        let groups = self.groups();
+        let found = owned.find(|(group, _)| {
+            groups.contains(group) && !self.serving.contains(group) && !self.leaving
+        });
+        found.map(|(group, _)| *group)
+    }
+}
+
+/// The gateway with the fewest ANA groups.
+fn least_loaded(state: &State, is_eligible: impl Fn(&Slot) -> bool) -> Option<Slot> {
+    let owned = |slot: &Slot| state.owners.values().filter(|owner| *owner == slot).count();
+    let members = state.members.keys().copied();
+    members.filter(is_eligible).min_by_key(|slot| owned(slot))
+}

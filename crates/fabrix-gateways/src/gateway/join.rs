@@ -1,0 +1,84 @@
+//! How a gateway joins its group: at its start, and again when it has a new client.
+//!
+//! A gateway of the same name in the state is an earlier life of this one. Its client is shut out
+//! first: it may have requests on their way that nobody waits for any more.
+
+use super::{Action, Gateway, Refusal};
+use crate::{MEMBERS_MOST, Member, Slot, State};
+
+impl Gateway {
+    pub(super) fn join(
+        &mut self,
+        version: Option<u64>,
+        mut state: State,
+    ) -> Result<Action, Refusal> {
+        self.check(&state)?;
+        let slot = self.place(&state).ok_or(Refusal::Full)?;
+        let earlier = state.members.get(&slot);
+        if let Some(earlier) = earlier.filter(|earlier| self.may_reach_disks(earlier)) {
+            return Ok(Action::Fence(earlier.client.clone()));
+        }
+        let life = earlier.map_or(1, |earlier| earlier.life + 1);
+        state.members.insert(slot, self.member(life));
+        self.want_home(slot, &mut state);
+        Ok(Action::Write(version, state))
+    }
+
+    /// Whether requests of an earlier life may still reach disks.
+    fn may_reach_disks(&self, earlier: &Member) -> bool {
+        let is_me = earlier.client == self.client;
+        !earlier.fenced && !is_me && !self.fenced.contains(&earlier.client)
+    }
+
+    /// Refuses other disks under the same numbers.
+    fn check(&self, state: &State) -> Result<(), Refusal> {
+        let others = state.members.values();
+        for other in others.filter(|it| !it.fenced && it.name != self.about.name) {
+            for (nsid, (uuid, _)) in &self.about.disks {
+                if other.disks.get(nsid).is_some_and(|there| there != uuid) {
+                    return Err(Refusal::OtherDisk(other.name.clone(), *nsid));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot of an earlier life, else a free one, else that of a gateway that is gone and owns
+    /// nothing.
+    fn place(&self, state: &State) -> Option<Slot> {
+        if let Some((slot, _)) = state.named(&self.about.name) {
+            return Some(slot);
+        }
+        let free = (1..=MEMBERS_MOST).find(|slot| !state.members.contains_key(slot));
+        free.or_else(|| {
+            let mut members = state.members.iter();
+            let owns = |slot: &Slot| state.owners.values().any(|owner| owner == slot);
+            let gone = members.find(|(slot, member)| member.fenced && !owns(slot));
+            gone.map(|(slot, _)| *slot)
+        })
+    }
+
+    fn member(&self, life: u64) -> Member {
+        let disks = self.about.disks.iter();
+        Member {
+            life,
+            fenced: false,
+            client: self.client.clone(),
+            neighbour: self.about.neighbour.clone(),
+            name: self.about.name.clone(),
+            listeners: self.about.listeners.clone(),
+            disks: disks
+                .map(|(nsid, (uuid, _))| (*nsid, uuid.clone()))
+                .collect(),
+        }
+    }
+
+    /// Asks for the ANA group that has the number of the gateway.
+    fn want_home(&self, slot: Slot, state: &mut State) {
+        let home = u32::from(slot);
+        let is_elsewhere = state.owners.get(&home).is_some_and(|owner| *owner != slot);
+        if is_elsewhere && self.groups().contains(&home) {
+            state.wanted.insert(home, slot);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Gateways at a model of a cluster. Every request of a client that was shut out is refused there.
+
+use super::*;
+use crate::MEMBERS_MOST;
+
+/// A cluster: a state with versions, beats, and clients that were shut out.
+#[derive(Default)]
+struct Cluster {
+    state: Option<(u64, String)>,
+    beats: BTreeMap<Slot, String>,
+    shut_out: BTreeSet<String>,
+    clients: u64,
+    is_away: bool,
+}
+
+impl Cluster {
+    fn new_client(&mut self) -> String {
+        self.clients += 1;
+        format!("client{}", self.clients)
+    }
+
+    fn carry_out(&mut self, action: &Action, client: &str) -> Outcome {
+        match action {
+            Action::Wait(_) | Action::Leave | Action::GiveUp => return Outcome::Done,
+            _ if self.is_away => return Outcome::Failed,
+            Action::Renew => return Outcome::Renewed(self.new_client()),
+            Action::Take(_) | Action::Release(_) if self.shut_out.contains(client) => {
+                return Outcome::Fenced;
+            }
+            Action::Take(_) | Action::Release(_) => {}
+            Action::Beat(slot, beat) => {
+                self.beats.insert(*slot, beat.clone());
+            }
+            Action::Look(slots) => {
+                let beats = self.beats.iter();
+                let beats = beats.filter(|(slot, _)| slots.contains(slot));
+                let beats = beats.map(|(slot, beat)| (*slot, beat.clone()));
+                return Outcome::Looked(self.state.clone(), beats.collect());
+            }
+            Action::Fence(client) => {
+                self.shut_out.insert(client.clone());
+            }
+            Action::Write(version, state) => {
+                if self.state.as_ref().map(|(version, _)| *version) != *version {
+                    return Outcome::Conflict;
+                }
+                self.state = Some((version.unwrap_or(0) + 1, state.to_string()));
+            }
+        }
+        Outcome::Done
+    }
+}
+
+/// A gateway, and the client of its disks.
+struct Process {
+    gateway: Gateway,
+    client: String,
+    is_stopped: bool,
+    has_left: bool,
+}
+
+struct World {
+    cluster: Cluster,
+    processes: Vec<Process>,
+    now: Duration,
+}
+
+fn about(number: usize, groups: &[u32]) -> About {
+    let disks = (1..).zip(groups);
+    About {
+        name: format!("gateway{number}"),
+        neighbour: "-".to_owned(),
+        listeners: vec![format!("nvme+tcp://192.0.2.{number}:4420")],
+        disks: disks
+            .map(|(nsid, group)| (nsid, (format!("disk{nsid}"), *group)))
+            .collect(),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            cluster: Cluster::default(),
+            processes: Vec::new(),
+            now: Duration::from_secs(100),
+        }
+    }
+
+    fn start(&mut self, number: usize, groups: &[u32]) -> usize {
+        let client = self.cluster.new_client();
+        let gateway = Gateway::new(about(number, groups), client.clone(), self.now);
+        self.processes.push(Process {
+            gateway,
+            client,
+            is_stopped: false,
+            has_left: false,
+        });
+        self.processes.len() - 1
+    }
+
+    /// One action of a process. True: it has nothing to do.
+    fn step(&mut self, index: usize) -> bool {
+        let process = &mut self.processes[index];
+        if process.is_stopped || process.has_left {
+            return true;
+        }
+        let action = process.gateway.next(self.now).expect("it can join");
+        let outcome = self.cluster.carry_out(&action, &process.client);
+        if let Outcome::Renewed(client) = &outcome {
+            process.client.clone_from(client);
+        }
+        process.has_left = action == Action::Leave;
+        process.gateway.ended(outcome, self.now);
+        self.check();
+        matches!(action, Action::Wait(_) | Action::Leave)
+    }
+
+    /// No two gateways whose requests reach disks serve one ANA group.
+    fn check(&self) {
+        let mut groups = BTreeSet::new();
+        for process in &self.processes {
+            let reaches = !self.cluster.shut_out.contains(&process.client);
+            for group in process.gateway.serving() {
+                assert!(
+                    !reaches || groups.insert(*group),
+                    "two gateways serve ANA group {group}"
+                );
+            }
+        }
+    }
+
+    /// Lets all processes run for a time.
+    fn run(&mut self, seconds: u64) {
+        for _ in 0..seconds * 4 {
+            for index in 0..self.processes.len() {
+                (0..50).any(|_| self.step(index));
+            }
+            self.now += Duration::from_millis(250);
+        }
+    }
+
+    fn serving(&self, index: usize) -> Vec<u32> {
+        self.processes[index]
+            .gateway
+            .serving()
+            .iter()
+            .copied()
+            .collect()
+    }
+}
+
+#[test]
+fn the_first_gateway_serves_all_and_the_second_gets_the_group_of_its_number() {
+    let mut world = World::new();
+    let one = world.start(1, &[1, 2]);
+    world.run(1);
+    assert_eq!(world.serving(one), [1, 2]);
+    let two = world.start(2, &[1, 2]);
+    world.run(3);
+    assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![2]));
+    assert!(
+        world.cluster.shut_out.is_empty(),
+        "an orderly move shuts nobody out"
+    );
+}
+
+#[test]
+fn a_gateway_that_is_silent_is_shut_out_before_another_one_serves() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    let two = world.start(2, &[1]);
+    world.run(3);
+    assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![]));
+    world.processes[one].is_stopped = true;
+    world.run(3);
+    assert!(world.serving(two).is_empty(), "it may be alive");
+    world.run(3);
+    assert_eq!(world.serving(two), [1]);
+    assert!(world.cluster.shut_out.contains("client1"));
+
+    // It goes on, finds itself shut out, and comes back as a new client. Its group comes home.
+    world.processes[one].is_stopped = false;
+    world.run(5);
+    assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![]));
+    assert_eq!(world.processes[one].client, "client3");
+    assert_eq!(world.processes[one].gateway.seat(), Some((1, 2)));
+}
+
+#[test]
+fn the_end_of_a_process_is_acted_upon_at_once() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    let two = world.start(2, &[1]);
+    world.run(3);
+    world.processes[one].is_stopped = true;
+    world.processes[two].gateway.peer_ended(1, 7);
+    world.run(1);
+    assert!(world.serving(two).is_empty(), "another life has ended");
+    world.processes[two].gateway.peer_ended(1, 1);
+    world.run(1);
+    assert_eq!(world.serving(two), [1]);
+}
+
+#[test]
+fn who_is_started_again_shuts_its_earlier_life_out() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    world.run(2);
+    world.processes[one].is_stopped = true;
+    let again = world.start(1, &[1]);
+    world.run(1);
+    assert_eq!(world.serving(again), [1]);
+    assert!(world.cluster.shut_out.contains("client1"));
+    assert_eq!(world.processes[again].gateway.seat(), Some((1, 2)));
+}
+
+#[test]
+fn who_leaves_gives_its_groups_away_and_shuts_nobody_out() {
+    let mut world = World::new();
+    let one = world.start(1, &[1, 3]);
+    let two = world.start(2, &[1, 3]);
+    world.run(3);
+    world.processes[one].gateway.leave();
+    world.run(2);
+    assert!(world.processes[one].has_left);
+    assert_eq!(world.serving(two), [1, 3]);
+    world.processes[two].gateway.leave();
+    world.run(2);
+    assert!(world.processes[two].has_left && world.cluster.shut_out.is_empty());
+    let (_, text) = world.cluster.state.clone().expect("a state");
+    assert_eq!(State::parse(&text), Ok(State::default()));
+}
+
+#[test]
+fn without_the_cluster_disks_are_given_up_and_come_back_by_a_new_client() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    let two = world.start(2, &[1]);
+    world.run(3);
+    world.cluster.is_away = true;
+    world.run(3);
+    assert_eq!(world.serving(one), [1]);
+    world.run(3);
+    assert!(world.serving(one).is_empty());
+    world.cluster.is_away = false;
+    world.run(6);
+    let serving = [world.serving(one), world.serving(two)].concat();
+    assert_eq!(serving, [1]);
+    assert!(world.cluster.shut_out.contains("client1"));
+    assert!(
+        !world.cluster.shut_out.contains("client2"),
+        "it was as silent as all"
+    );
+}
+
+#[test]
+fn another_disk_under_the_same_number_and_a_full_group_are_refused() {
+    let mut world = World::new();
+    for number in 1..=usize::from(MEMBERS_MOST) {
+        world.start(number, &[1]);
+    }
+    world.run(2);
+    let late = world.start(17, &[1]);
+    let gateway = &mut world.processes[late].gateway;
+    let now = world.now;
+    let looked = gateway.next(now).expect("it looks");
+    let outcome = world.cluster.carry_out(&looked, "");
+    gateway.ended(outcome, now);
+    assert_eq!(gateway.next(now), Err(Refusal::Full));
+
+    let mut other = Gateway::new(about(18, &[1]), "client99".to_owned(), now);
+    other.about.disks.insert(1, ("another".to_owned(), 1));
+    let looked = other.next(now).expect("it looks");
+    other.ended(world.cluster.carry_out(&looked, ""), now);
+    assert_eq!(
+        other.next(now),
+        Err(Refusal::OtherDisk("gateway1".to_owned(), 1))
+    );
+}
+
+/// Any order of the steps of three gateways, which are stopped, go on, end and begin again, at a
+/// cluster that is away at times.
+#[test]
+fn in_any_order_of_events_one_gateway_at_most_reaches_a_disk_and_in_quiet_one_does() {
+    for seed in 0..300_u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut world = World::new();
+        for number in 1..=3 {
+            world.start(number, &[1, 2]);
+        }
+        for _ in 0..600 {
+            let index = usize::try_from(draw(3)).expect("small");
+            match draw(40) {
+                0 => world.processes[index].is_stopped ^= true,
+                1 => world.cluster.is_away ^= true,
+                2 => restart(&mut world, index),
+                3 => world.now += Duration::from_millis(draw(6000)),
+                4 => world.processes[index].gateway.look_again(),
+                _ => {
+                    world.step(index);
+                }
+            }
+            world.now += Duration::from_millis(draw(300));
+        }
+        world.cluster.is_away = false;
+        world
+            .processes
+            .iter_mut()
+            .for_each(|it| it.is_stopped = false);
+        world.run(20);
+        let mut serving: Vec<u32> = (0..3).flat_map(|index| world.serving(index)).collect();
+        serving.sort_unstable();
+        assert_eq!(serving, [1, 2], "seed {seed}");
+    }
+}
+
+/// The process of a gateway is killed, and started again.
+fn restart(world: &mut World, index: usize) {
+    let client = world.cluster.new_client();
+    let gateway = Gateway::new(about(index + 1, &[1, 2]), client.clone(), world.now);
+    world.processes[index] = Process {
+        gateway,
+        client,
+        is_stopped: false,
+        has_left: false,
+    };
+}

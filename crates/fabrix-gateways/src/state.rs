@@ -1,0 +1,241 @@
+//! The state that the gateways of a group share, and the text as which the cluster stores it.
+//!
+//! The text has one line for each fact, with words between single spaces:
+//!
+//! ```text
+//! fabrix gateways 1
+//! member SLOT LIFE live|fenced CLIENT NEIGHBOUR NAME LISTENERS DISKS
+//! owner GROUP SLOT
+//! wanted GROUP SLOT
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// Number of a gateway in its group, 1 to [`MEMBERS_MOST`].
+pub type Slot = u16;
+
+/// Most gateways of a group.
+pub const MEMBERS_MOST: Slot = 16;
+
+/// What the gateways of a group share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The gateways.
+    pub members: BTreeMap<Slot, Member>,
+    /// The gateway that serves each ANA group of disks.
+    pub owners: BTreeMap<u32, Slot>,
+    /// The gateway to which the owner of an ANA group is to give it.
+    pub wanted: BTreeMap<u32, Slot>,
+}
+
+/// A gateway of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// How often this gateway has joined. A client has one life.
+    pub life: u64,
+    /// True once the client was shut out, so that nothing of this life reaches a disk any more.
+    pub fenced: bool,
+    /// Address of the client by which its requests reach the disks, as the cluster names it.
+    pub client: String,
+    /// Address at which other gateways notice the end of its process.
+    pub neighbour: String,
+    /// What distinguishes this gateway from others, also after a restart.
+    pub name: String,
+    /// URIs at which hosts reach it.
+    pub listeners: Vec<String>,
+    /// UUIDs of its disks, by namespace id.
+    pub disks: BTreeMap<u32, String>,
+}
+
+/// CNTLIDs of a gateway's controllers. Two gateways, and two successive lives of one, have no
+/// common one: so an id of an earlier life names no controller of the present one.
+#[must_use]
+pub fn controller_ids(slot: Slot, life: u64) -> RangeInclusive<u16> {
+    let half = u16::from(life % 2 == 0);
+    let first = (slot - 1) * 2 * CONTROLLERS + half * CONTROLLERS + 1;
+    first..=first + (CONTROLLERS - 1)
+}
+
+/// Controllers of one life of a gateway.
+const CONTROLLERS: u16 = 2047;
+// CNTLIDs above FFEFh are reserved (Base Specification 2.3, "CNTLID").
+const _: () = assert!(MEMBERS_MOST as u32 * 2 * CONTROLLERS as u32 <= 0xffef);
+
+const FIRST_LINE: &str = "fabrix gateways 1";
+
+impl State {
+    /// The gateway of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<(Slot, &Member)> {
+        let mut members = self.members.iter();
+        let found = members.find(|(_, member)| member.name == name);
+        found.map(|(slot, member)| (*slot, member))
+    }
+
+    /// Reads the stored text.
+    ///
+    /// # Errors
+    /// A sentence that names the line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        if first != FIRST_LINE {
+            return Err(format!(
+                "the first line is `{first}`, not `{FIRST_LINE}`: another version of Fabrix has written it"
+            ));
+        }
+        let mut state = Self::default();
+        for line in lines {
+            let read = state.read(line);
+            read.ok_or_else(|| format!("`{line}` is no line of a group"))?;
+        }
+        Ok(state)
+    }
+
+    fn read(&mut self, line: &str) -> Option<()> {
+        let words: Vec<&str> = line.split(' ').collect();
+        match *words {
+            ["owner", group, slot] => {
+                self.owners.insert(group.parse().ok()?, slot_of(slot)?);
+            }
+            ["wanted", group, slot] => {
+                self.wanted.insert(group.parse().ok()?, slot_of(slot)?);
+            }
+            ["member", slot, ref words @ ..] => {
+                self.members.insert(slot_of(slot)?, Member::read(words)?);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn slot_of(word: &str) -> Option<Slot> {
+    let slot = word.parse().ok()?;
+    (1..=MEMBERS_MOST).contains(&slot).then_some(slot)
+}
+
+impl Member {
+    fn read(words: &[&str]) -> Option<Self> {
+        let [life, fenced, client, neighbour, name, listeners, disks] = *words else {
+            return None;
+        };
+        let disk = |word: &str| {
+            let (nsid, uuid) = word.split_once('=')?;
+            Some((nsid.parse().ok()?, uuid.to_owned()))
+        };
+        Some(Self {
+            life: life.parse().ok()?,
+            fenced: match fenced {
+                "live" => false,
+                "fenced" => true,
+                _ => return None,
+            },
+            client: client.to_owned(),
+            neighbour: neighbour.to_owned(),
+            name: name.to_owned(),
+            listeners: listeners.split(',').map(str::to_owned).collect(),
+            disks: disks.split(',').map(disk).collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{FIRST_LINE}")?;
+        for (slot, member) in &self.members {
+            writeln!(f, "member {slot} {member}")?;
+        }
+        for (group, slot) in &self.owners {
+            writeln!(f, "owner {group} {slot}")?;
+        }
+        for (group, slot) in &self.wanted {
+            writeln!(f, "wanted {group} {slot}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fenced = if self.fenced { "fenced" } else { "live" };
+        let disks = self.disks.iter();
+        let disks: Vec<String> = disks.map(|(nsid, uuid)| format!("{nsid}={uuid}")).collect();
+        write!(
+            f,
+            "{} {fenced} {} {} {} {} {}",
+            self.life,
+            self.client,
+            self.neighbour,
+            self.name,
+            self.listeners.join(","),
+            disks.join(",")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        let member = |number: u64| Member {
+            life: number,
+            fenced: number == 2,
+            client: format!("192.0.2.{number}:0/77"),
+            neighbour: "192.0.2.1:4000".to_owned(),
+            name: format!("machine/{number}"),
+            listeners: vec!["nvme+tcp://192.0.2.1:4420".to_owned(); 2],
+            disks: [(1, "a".to_owned()), (7, "b".to_owned())].into(),
+        };
+        State {
+            members: [(1, member(1)), (16, member(2))].into(),
+            owners: [(1, 1), (2, 16)].into(),
+            wanted: [(2, 1)].into(),
+        }
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let text = state().to_string();
+        assert_eq!(State::parse(&text), Ok(state()));
+        assert_eq!(
+            State::parse(&State::default().to_string()),
+            Ok(State::default())
+        );
+    }
+
+    #[test]
+    fn a_text_that_is_cut_or_changed_is_refused_or_is_another_state_and_never_a_panic() {
+        let text = state().to_string();
+        for end in 0..text.len() {
+            let _read = State::parse(&text[..end]);
+        }
+        for bad in [
+            "",
+            "fabrix gateways 2\n",
+            "fabrix gateways 1\nowner 1",
+            "fabrix gateways 1\nowner 1 17",
+            "fabrix gateways 1\nmember 1 1 alive a b c d 1=e",
+            "fabrix gateways 1\nmember 0 1 live a b c d 1=e",
+            "fabrix gateways 1\nmember 1 1 live a b c d 1",
+        ] {
+            assert!(State::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_two_gateways_and_no_two_successive_lives_have_a_controller_id_in_common() {
+        let ranges: Vec<_> = (1..=MEMBERS_MOST)
+            .flat_map(|slot| [controller_ids(slot, 5), controller_ids(slot, 6)])
+            .collect();
+        for (index, one) in ranges.iter().enumerate() {
+            for other in &ranges[..index] {
+                assert!(one.end() < other.start() || other.end() < one.start());
+            }
+        }
+        assert_eq!(controller_ids(1, 1), controller_ids(1, 3));
+    }
+}

@@ -101,6 +101,8 @@ pub struct Gateway {
     serving: BTreeSet<u32>,
     /// Clients that were shut out, while the state does not say so yet.
     fenced: BTreeSet<String>,
+    /// ANA groups for which it has not asked yet.
+    wishes: BTreeSet<u32>,
     /// The client of the disks is of no use any more.
     lost: bool,
     leaving: bool,
@@ -127,6 +129,7 @@ impl Gateway {
             peers: Peers::default(),
             serving: BTreeSet::new(),
             fenced: BTreeSet::new(),
+            wishes: BTreeSet::new(),
             lost: false,
             leaving: false,
             heard: now,
@@ -166,6 +169,12 @@ impl Gateway {
         if member.is_some_and(|member| member.life == life) {
             self.peers.ended(slot);
         }
+    }
+
+    /// Asks the present owner of an ANA group for it.
+    pub fn want(&mut self, group: u32) {
+        self.wishes.insert(group);
+        self.is_old = true;
     }
 
     /// Gives everything to other gateways, and leaves.
@@ -213,7 +222,7 @@ impl Gateway {
         match self.seat {
             None if self.leaving => Ok(Action::Leave),
             None => self.join(version, state),
-            Some(seat) => Ok(self.decide(seat, version, state)),
+            Some(seat) => Ok(self.decide(seat, version, &state)),
         }
     }
 
@@ -223,11 +232,12 @@ impl Gateway {
         self.lost || is_cut_off
     }
 
-    /// The gateways whose beats count.
+    /// The gateways whose beats count, as far as they are known.
     fn others(&self) -> Vec<Slot> {
         let mine = self.seat.map(|(slot, _)| slot);
-        let all = 1..=crate::MEMBERS_MOST;
-        all.filter(|slot| Some(*slot) != mine).collect()
+        let members = self.state().into_iter().flat_map(|state| &state.members);
+        let live = members.filter(|(slot, member)| Some(**slot) != mine && !member.fenced);
+        live.map(|(slot, _)| *slot).collect()
     }
 
     /// Reports what became of the action that was asked for last.
@@ -272,13 +282,18 @@ impl Gateway {
         beats: Vec<(Slot, String)>,
         began: Duration,
     ) {
-        self.peers.looked(began, beats);
         let (version, text) = match found {
             Some((version, text)) => (Some(version), text),
             None => (None, State::default().to_string()),
         };
         match State::parse(&text) {
-            Ok(state) => (self.known, self.is_old) = (Some((version, state)), false),
+            Ok(state) => {
+                let lives = state.members.iter();
+                let lives = lives.map(|(slot, member)| (*slot, member.life)).collect();
+                self.peers
+                    .looked(began, &lives, &beats.into_iter().collect());
+                (self.known, self.is_old) = (Some((version, state)), false);
+            }
             Err(why) => {
                 self.unreadable = Some(why);
                 self.not_before = began + BEAT;
@@ -289,6 +304,7 @@ impl Gateway {
     fn wrote(&mut self, state: &State, now: Duration) {
         self.is_old = true;
         self.fenced.clear();
+        self.wishes.clear();
         let mine = state.named(&self.about.name);
         let mine = mine.filter(|(_, member)| member.client == self.client && !member.fenced);
         let seat = mine.map(|(slot, member)| (slot, member.life));

@@ -26,29 +26,35 @@ pub(crate) struct Peers {
     last_look: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Seen {
-    beat: String,
+    /// The life and the beat. A new life has shown none yet.
+    last: (u64, String),
     silent: Duration,
     /// The process has ended.
     ended: bool,
 }
 
 impl Peers {
-    /// Notes the beats of a look that began at `now`.
-    pub(crate) fn looked(&mut self, now: Duration, beats: Vec<(Slot, String)>) {
+    /// Notes the beats of a look that began at `now`. `lives` are those of all gateways.
+    pub(crate) fn looked(
+        &mut self,
+        now: Duration,
+        lives: &BTreeMap<Slot, u64>,
+        beats: &BTreeMap<Slot, String>,
+    ) {
         let passed = now.saturating_sub(self.last_look).min(LOOK_MOST);
         self.last_look = now;
-        for (slot, beat) in beats {
-            match self.seen.get_mut(&slot) {
-                Some(seen) if seen.beat == beat => seen.silent += passed,
-                _ => {
-                    let seen = Seen {
-                        beat,
-                        silent: Duration::ZERO,
-                        ended: false,
-                    };
-                    self.seen.insert(slot, seen);
+        for (slot, life) in lives {
+            let last = (*life, beats.get(slot).cloned().unwrap_or_default());
+            let seen = self.seen.entry(*slot).or_default();
+            match seen.last == last {
+                true => seen.silent += passed,
+                false => {
+                    *seen = Seen {
+                        last,
+                        ..Seen::default()
+                    }
                 }
             }
         }
@@ -72,44 +78,54 @@ impl Peers {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    fn beat(number: u64) -> Vec<(Slot, String)> {
-        vec![(2, number.to_string())]
+    impl Peers {
+        fn saw(&mut self, seconds: u64, life: u64, beat: u64) {
+            let beats = [(2, beat.to_string())].into();
+            self.looked(Duration::from_secs(seconds), &[(2, life)].into(), &beats);
+        }
     }
 
     #[test]
     fn a_gateway_is_dead_after_a_lease_of_silence() {
         let mut peers = Peers::default();
-        (0..4).for_each(|second| peers.looked(at(second), beat(7)));
+        (0..4).for_each(|second| peers.saw(second, 1, 7));
         assert!(!peers.is_dead(2));
-        peers.looked(at(4), beat(7));
+        peers.saw(4, 1, 7);
         assert!(peers.is_dead(2));
-        peers.looked(at(5), beat(8));
+        peers.saw(5, 1, 8);
         assert!(!peers.is_dead(2));
     }
 
     #[test]
     fn who_has_slept_takes_nobody_for_dead() {
         let mut peers = Peers::default();
-        peers.looked(at(0), beat(7));
-        peers.looked(at(600), beat(7));
+        peers.saw(0, 1, 7);
+        peers.saw(600, 1, 7);
         assert!(!peers.is_dead(2));
-        peers.looked(at(601), beat(8));
+        peers.saw(601, 1, 8);
         assert!(!peers.is_dead(2));
     }
 
     #[test]
     fn the_end_of_a_process_counts_until_the_next_one_beats() {
         let mut peers = Peers::default();
-        peers.looked(at(0), beat(7));
+        peers.saw(0, 1, 7);
         peers.ended(2);
         assert!(peers.is_dead(2));
-        peers.looked(at(1), beat(7));
+        peers.saw(1, 1, 7);
         assert!(peers.is_dead(2));
-        peers.looked(at(2), beat(0));
+        peers.saw(2, 1, 0);
         assert!(!peers.is_dead(2));
+    }
+
+    #[test]
+    fn a_new_life_is_alive_and_dead_again_if_it_never_beats() {
+        let mut peers = Peers::default();
+        peers.saw(0, 1, 7);
+        peers.ended(2);
+        peers.saw(1, 2, 7);
+        assert!(!peers.is_dead(2));
+        (2..6).for_each(|second| peers.saw(second, 2, 7));
+        assert!(peers.is_dead(2));
     }
 }

@@ -53,7 +53,7 @@ pub struct Member {
 /// common one: so an id of an earlier life names no controller of the present one.
 #[must_use]
 pub fn controller_ids(slot: Slot, life: u64) -> RangeInclusive<u16> {
-    let half = u16::from(life % 2 == 0);
+    let half = u16::from(life.is_multiple_of(2));
     let first = (slot - 1) * 2 * CONTROLLERS + half * CONTROLLERS + 1;
     first..=first + (CONTROLLERS - 1)
 }

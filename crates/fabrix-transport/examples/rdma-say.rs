@@ -99,6 +99,10 @@ fn say(shard: &mut Shard, address: SocketAddr, line: &str) -> Result<Rc<RefCell<
 
 impl Task for Talk {
     fn completed(&mut self, shard: &mut Shard, _: u32, completion: Completion) {
+        // The shard still tells of what came in the same turn.
+        if self.outcome.is_some() {
+            return;
+        }
         let went = match completion.result {
             RDMA_READY => self.go_on(shard),
             _ => Ok(Some("ended")),

@@ -35,6 +35,7 @@ pub(crate) use self::opened::kernel_folder;
 use self::opened::{Name, Opened};
 use self::paths::Origin;
 pub(crate) use self::paths::{NumberedPath, path};
+pub(crate) use self::rbd::{access, image};
 use self::remote::initiator;
 pub(crate) use self::remote::{
     address, discover_iscsi, is_iscsi, lun_of_libiscsi, not_reached, transport, unit,

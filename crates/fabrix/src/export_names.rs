@@ -5,9 +5,10 @@
 //! restarts.
 
 use fabrix_block::Identity;
-use fabrix_target::{Listen, Protocol};
+use fabrix_target::Listen;
 
 use crate::machine;
+use crate::served::scheme;
 
 /// The names of a subsystem and of an iSCSI target.
 pub(crate) struct ExportNames {
@@ -46,13 +47,7 @@ impl ExportNames {
 fn first_address(listen: &[Listen]) -> String {
     let mut fixed = listen.iter().filter(|it| it.portal.address.port() != 0);
     fixed.next().map_or_else(machine::random, |listen| {
-        let scheme = match listen.protocol {
-            Protocol::NvmeTcp => "nvme+tcp",
-            Protocol::NvmeRdma => "nvme+rdma",
-            Protocol::Iscsi => "iscsi",
-            Protocol::Iser => "iser",
-        };
-        format!("{scheme}://{}", listen.portal.address)
+        format!("{}://{}", scheme(listen.protocol), listen.portal.address)
     })
 }
 

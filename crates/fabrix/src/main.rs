@@ -14,6 +14,7 @@ mod counters;
 mod disks;
 mod export_names;
 mod failure;
+mod group;
 mod guard;
 mod host_names;
 mod locks;

@@ -9,6 +9,7 @@
 mod ana;
 mod catalog;
 mod export_opener;
+mod group;
 mod listen;
 mod shown;
 mod sizes;
@@ -23,8 +24,11 @@ use fabrix_target::{Catalog, Export, Listen, NAMESPACES_MAX, Target, TargetError
 
 pub(crate) use self::catalog::catalog;
 pub(crate) use self::export_opener::ExportOpener;
+pub(crate) use self::group::{gateways_of, refuse_all};
 use self::listen::serves_disks;
-pub(crate) use self::listen::{check_addresses, elsewhere, listen_address, socket_address};
+pub(crate) use self::listen::{
+    check_addresses, elsewhere, listen_address, listen_uri, scheme, socket_address,
+};
 use crate::access::Allowed;
 use crate::failure::{Failure, Kind};
 use crate::locks::lock;
@@ -38,7 +42,12 @@ pub(crate) struct Served {
     state: Mutex<ServedState>,
     /// Takes the ids of namespaces whose disks may have another size. Empty: nobody follows.
     changed: OnceLock<Sender<u32>>,
+    /// Asks the other gateways of the group for an ANA group. Empty: there is no group.
+    asks: OnceLock<Asks>,
 }
+
+/// Asks for an ANA group.
+type Asks = Box<dyn Fn(u32) + Send + Sync>;
 
 /// State that the target itself does not store. The lock is held during a change, so that changes
 /// happen one after another.
@@ -73,12 +82,14 @@ impl Served {
                 watches: BTreeMap::new(),
             }),
             changed: OnceLock::new(),
+            asks: OnceLock::new(),
         }
     }
 
     /// Opens an additional disk and exports it under `nsid`, or under the lowest free id. Returns
     /// its id.
     pub(crate) fn add(&self, text: &str, nsid: Option<u32>) -> Result<u32, Failure> {
+        self.refuse_in_group(SAME_DISKS)?;
         let mut state = lock(&self.state);
         let free = || (1..=NAMESPACES_MAX).find(|nsid| !state.disks.contains_key(nsid));
         let nsid = nsid.or_else(free).ok_or_else(|| {
@@ -112,6 +123,7 @@ impl Served {
 
     /// Removes a disk from the exports. It is closed when its last request has completed.
     pub(crate) fn remove(&self, nsid: u32) -> Result<(), Failure> {
+        self.refuse_in_group(SAME_DISKS)?;
         let mut state = lock(&self.state);
         self.change_disks(|disks| {
             let at = position(disks, nsid)?;
@@ -132,6 +144,11 @@ impl Served {
         shrink: bool,
     ) -> Result<(), Failure> {
         let _one_at_a_time = lock(&self.state);
+        if self.asks.get().is_some() && self.is_shut_out() {
+            return Err(Failure::io(
+                "the cluster has shut this gateway out; it comes back by itself",
+            ));
+        }
         let exports = self.exports();
         let export = &exports[position(&exports, nsid).map_err(Failure::usage)?];
         if let Some(bytes) = bytes.filter(|_| !shrink) {
@@ -147,6 +164,7 @@ impl Served {
 
     /// Listens on an additional address.
     pub(crate) fn listen(&self, text: &str) -> Result<(), Failure> {
+        self.refuse_in_group(SAME_ADDRESSES)?;
         let state = lock(&self.state);
         let listen = listen_address(text)?;
         state.allowed.check(listen)?;
@@ -158,6 +176,7 @@ impl Served {
 
     /// Stops listening on an address. Existing connections stay.
     pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
+        self.refuse_in_group(SAME_ADDRESSES)?;
         let _one_at_a_time = lock(&self.state);
         let address = listen_address(text)?.portal.address;
         let is_other = |listen: &Listen| listen.portal.address != address;
@@ -221,6 +240,11 @@ impl Served {
         self.target.change(edit).map_err(|error| failure(&error))
     }
 }
+
+const SAME_DISKS: &str =
+    "all gateways of a group have the same disks: end them, and start them with other ones";
+const SAME_ADDRESSES: &str =
+    "a gateway of a group keeps its addresses: end it, and start it with other ones";
 
 fn position(disks: &[Export], nsid: u32) -> Result<usize, String> {
     let at = disks.iter().position(|export| export.number == nsid);

@@ -12,6 +12,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -34,6 +35,8 @@ pub(crate) struct State {
     /// UUIDs of disks of other targets. Those targets store their reservations, unless the user
     /// named this folder.
     remote: Mutex<HashSet<[u8; 16]>>,
+    /// Other processes may go on with these disks (a gateway group).
+    is_shared: AtomicBool,
     /// Disks that store their reservations themselves, by UUID.
     own: Mutex<HashMap<[u8; 16], Weak<dyn Attributes>>>,
     work: Sender<Work>,
@@ -73,6 +76,7 @@ impl State {
             requested: requested.is_some(),
             usable: OnceLock::new(),
             remote: Mutex::default(),
+            is_shared: AtomicBool::new(false),
             own: Mutex::default(),
             work,
         })))
@@ -81,6 +85,11 @@ impl State {
     /// Records that a disk belongs to another target.
     pub(crate) fn mark_remote(&self, disk: &Identity) {
         lock(&self.remote).insert(disk.uuid);
+    }
+
+    /// Stores all reservations from now on, because other processes may go on with the disks.
+    pub(crate) fn share(&self) {
+        self.is_shared.store(true, Ordering::Release);
     }
 
     /// Stores the reservations of a disk with it, if it can do that.
@@ -124,6 +133,10 @@ impl ReservationStore for State {
         let is_local = !lock(&self.remote).contains(&device.identity().uuid);
         let is_own = lock(&self.own).contains_key(&device.identity().uuid);
         is_own || self.requested || durable && is_local && self.is_usable()
+    }
+
+    fn is_shared(&self, _device: &dyn Device) -> bool {
+        self.is_shared.load(Ordering::Acquire)
     }
 
     fn load(&self, disk: &Identity) -> Result<Option<Vec<u8>>, String> {

@@ -27,6 +27,7 @@ first=${disk#/dev/}
 PORTAL=$SECOND
 login
 second=${disk#/dev/}
+wait_for 30 has_luns 0 1
 other=$(lun 1)
 udevadm settle
 

@@ -10,22 +10,22 @@ impl Gateway {
         &mut self,
         (slot, life): (Slot, u64),
         version: Option<u64>,
-        state: State,
+        state: &State,
     ) -> Action {
-        if !self.is_as_written((slot, life), &state) {
+        if !self.is_as_written((slot, life), state) {
             return self.is_shut_out();
         }
-        if let Some(group) = self.to_release(slot, &state) {
+        if let Some(group) = self.to_release(slot, state) {
             return Action::Release(group);
         }
-        if let Some(client) = self.to_fence(slot, &state) {
+        if let Some(client) = self.to_fence(slot, state) {
             return Action::Fence(client);
         }
         let next = self.changed(slot, state.clone());
-        if next != state {
+        if next != *state {
             return Action::Write(version, next);
         }
-        match self.to_take(slot, &state) {
+        match self.to_take(slot, state) {
             Some(group) => Action::Take(group),
             None => Action::Wait(self.next_beat),
         }
@@ -106,7 +106,9 @@ impl Gateway {
                 None => state.owners.remove(&group),
             };
         }
-        state.wanted = self.still_wanted(&state);
+        let wishes = self.wishes.iter().map(|group| (*group, slot));
+        state.wanted.extend(wishes);
+        state.wanted = still_wanted(&state);
         if self.leaving && !state.owners.values().any(|owner| *owner == slot) {
             state.members.remove(&slot);
         }
@@ -134,14 +136,6 @@ impl Gateway {
         home == slot || !self.is_live_in(home, state)
     }
 
-    /// Wishes of live gateways that are not fulfilled yet.
-    fn still_wanted(&self, state: &State) -> BTreeMap<u32, Slot> {
-        let open = state.wanted.iter().filter(|(group, wanted)| {
-            state.owners.get(group) != Some(wanted) && state.members.contains_key(wanted)
-        });
-        open.map(|(group, wanted)| (*group, *wanted)).collect()
-    }
-
     /// An ANA group that it owns and does not serve yet.
     fn to_take(&self, slot: Slot, state: &State) -> Option<u32> {
         let mut owned = state.owners.iter().filter(|(_, owner)| **owner == slot);
@@ -158,4 +152,12 @@ fn least_loaded(state: &State, is_eligible: impl Fn(&Slot) -> bool) -> Option<Sl
     let owned = |slot: &Slot| state.owners.values().filter(|owner| *owner == slot).count();
     let members = state.members.keys().copied();
     members.filter(is_eligible).min_by_key(|slot| owned(slot))
+}
+
+/// Wishes of gateways that are not fulfilled yet.
+fn still_wanted(state: &State) -> BTreeMap<u32, Slot> {
+    let open = state.wanted.iter().filter(|(group, wanted)| {
+        state.owners.get(group) != Some(wanted) && state.members.contains_key(wanted)
+    });
+    open.map(|(group, wanted)| (*group, *wanted)).collect()
 }

@@ -165,6 +165,20 @@ fn the_first_gateway_serves_all_and_the_second_gets_the_group_of_its_number() {
 }
 
 #[test]
+fn who_wants_a_group_gets_it_in_order() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    let two = world.start(2, &[1]);
+    world.run(3);
+    world.processes[two].gateway.want(1);
+    world.run(3);
+    assert_eq!((world.serving(one), world.serving(two)), (vec![], vec![1]));
+    assert!(world.cluster.shut_out.is_empty());
+    let state = world.processes[one].gateway.state().expect("a state");
+    assert!(state.wanted.is_empty());
+}
+
+#[test]
 fn a_gateway_that_is_silent_is_shut_out_before_another_one_serves() {
     let mut world = World::new();
     let one = world.start(1, &[1]);

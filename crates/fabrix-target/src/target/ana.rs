@@ -58,7 +58,8 @@ impl Target {
         let listens: Vec<_> = listens.into_iter().filter(Listen::has_ana_states).collect();
         let mut set = Ok(());
         for group in groups {
-            set = set.and(self.set_states(*group, AnaState::Inaccessible, &listens));
+            let refused = self.set_states(*group, AnaState::Inaccessible, &listens);
+            set = set.and(refused);
         }
         let until = self.shared.control.now() + DRAIN;
         let ended = self.order_all(until, Order::Disconnect);

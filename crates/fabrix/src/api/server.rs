@@ -183,6 +183,7 @@ pub(crate) fn target_router(served: Arc<Served>) -> Router {
         .route("/v1/namespaces/{nsid}", patch(resize).delete(remove))
         .route("/v1/listeners", post(listen).delete(unlisten))
         .route("/v1/ana-groups/{group}/states", put(set_ana_state))
+        .route("/v1/ana-groups/{group}/take", post(take))
         .route("/v1/hosts", put(allow))
         .with_state(served)
         .refuse_unknown_paths("/v1/target")
@@ -303,6 +304,11 @@ async fn set_ana_state(
         served.set_ana_state(group, &new.state, new.listener.as_deref())
     })
     .await
+}
+
+async fn take(State(served): State<Arc<Served>>, group: Number) -> Answer {
+    let extract::Path(group) = group?;
+    change(served, move |served| served.ask_for(group)).await
 }
 
 async fn allow(State(served): State<Arc<Served>>, body: Body<Hosts>) -> Answer {

@@ -101,6 +101,13 @@ pub(crate) enum ListenerVerb {
 pub(crate) enum AnaVerb {
     /// Show each group with its namespaces, and its state at each listener. Namespace N is LUN N-1
     List,
+    /// Serve a group at this gateway of a gateway group. The gateway that serves it ends its
+    /// requests first
+    Take {
+        /// The group
+        #[arg(value_name = "GROUP")]
+        group: u32,
+    },
     /// Set the state of a group. A state without I/O is reached when the commands that came before
     /// have ended; the group is in state `change` until then
     Set {

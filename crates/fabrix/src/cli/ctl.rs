@@ -46,6 +46,9 @@ fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
             ("DELETE", listeners(), json!({ "uri": uri }))
         }
         CtlVerb::Ana(AnaVerb::List) => ("GET", "/v1/target".to_owned(), json!({})),
+        CtlVerb::Ana(AnaVerb::Take { group }) => {
+            ("POST", format!("/v1/ana-groups/{group}/take"), json!({}))
+        }
         CtlVerb::Ana(AnaVerb::Set {
             group,
             state,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_target::{Catalog, Limits, Listen, ReservationStore, Target, TargetConfig};
+use fabrix_target::{Catalog, Export, Limits, Listen, ReservationStore, Target, TargetConfig};
 use signal_hook::consts::SIGTERM;
 
 use self::gateways::gateways;
@@ -21,6 +21,7 @@ use crate::args::ServeArgs;
 use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
+use crate::group::{Group, Wanted};
 use crate::log;
 use crate::served::{ExportOpener, Served, catalog, check_addresses, failure, listen_address};
 use crate::shards::{Shards, raise_open_files};
@@ -60,13 +61,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .try_for_each(|listen| allowed.check(*listen))?;
     let initiators = initiators(&allowed, args.chap.as_deref(), args.mutual_chap.as_deref())?;
-    let names = ExportNames::new(args.nqn.as_deref(), args.iqn.as_deref(), &listen);
+    let names = names(args, &listen);
     let opener = Opener::new(&args.remote, args.engine.engine, &names.scope)?;
     let state = State::open(args.state.as_deref())?;
     let export_opener = ExportOpener::new(opener, args.read_only, state.clone());
     let exports = (1..).zip(&args.disks);
     let exports = exports.map(|(number, text)| export_opener.open(number, text));
     let exports = exports.collect::<Result<Vec<_>, Failure>>()?;
+    let group = join(args, &exports, &listen)?;
+    let gateways = match &group {
+        Some(group) => group.gateways(gateways.referrals)?,
+        None => gateways,
+    };
     let (reasons, received) = channel();
     let signals = reasons.clone();
     end_a_service(move |signal| signals.send(EndReason::Signal(signal)).is_ok())?;
@@ -74,13 +80,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let shards = Shards::start(&args.engine)?;
     let access = (allowed.hosts(), initiators);
     // The catalog holds the only references to the devices, so a removed disk is closed.
-    let catalog = catalog(
+    let mut catalog = catalog(
         (&names.nqn, &names.iqn),
         args.api.is_some(),
         exports,
         access,
         (listen, gateways),
     );
+    if let Some(group) = &group {
+        group.prepare(&mut catalog, state.as_deref())?;
+    }
     let state = state.map(|state| state as Arc<dyn ReservationStore>);
     let config = target_config(args, catalog, state);
     let target = match Target::start(config, shards.remotes()) {
@@ -97,10 +106,47 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         &args.disks,
         allowed,
     ));
-    let followed = served.follow_sizes();
-    let outcome = followed.and_then(|()| serve(args, &served, reasons, &received));
+    let outcome = serve_in_group(args, &served, group, (reasons, &received));
     drain(&served.target);
     shards.stop();
+    outcome
+}
+
+/// The names from the user, or those of the group, or those of this machine.
+fn names(args: &ServeArgs, listen: &[Listen]) -> ExportNames {
+    let of_group = |kind: &str| {
+        let group = args.gateway_group.as_ref()?;
+        Some(format!("{kind}.2026-01.io.fabrix:gateways-{group}"))
+    };
+    let nqn = args.nqn.clone().or_else(|| of_group("nqn"));
+    let iqn = args.iqn.clone().or_else(|| of_group("iqn"));
+    ExportNames::new(nqn.as_deref(), iqn.as_deref(), listen)
+}
+
+/// Joins the gateway group, if the user names one.
+fn join(args: &ServeArgs, exports: &[Export], listen: &[Listen]) -> Result<Option<Group>, Failure> {
+    let wanted = args.gateway_group.as_ref().map(|group| Wanted {
+        group,
+        disks: &args.disks,
+        exports,
+        listen,
+    });
+    wanted.map(|wanted| Group::join(&wanted)).transpose()
+}
+
+/// Serves as a member of the group, if there is one, and leaves it in the end.
+fn serve_in_group(
+    args: &ServeArgs,
+    served: &Arc<Served>,
+    group: Option<Group>,
+    (reasons, received): (Sender<EndReason>, &Receiver<EndReason>),
+) -> Result<ExitCode, Failure> {
+    served.follow_sizes()?;
+    let member = group.map(|group| group.start(served)).transpose()?;
+    let outcome = serve(args, served, reasons, received);
+    if let Some(member) = member {
+        member.leave();
+    }
     outcome
 }
 

@@ -22,7 +22,7 @@ impl Opener {
 }
 
 /// How the client of an image of Ceph proves who it is.
-fn access(rbd: &Rbd) -> fabrix_rbd::Access {
+pub(crate) fn access(rbd: &Rbd) -> fabrix_rbd::Access {
     let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
     fabrix_rbd::Access {
         user: rbd.user.clone(),
@@ -32,7 +32,7 @@ fn access(rbd: &Rbd) -> fabrix_rbd::Access {
 }
 
 /// The names of an image of Ceph.
-fn image(rbd: &Rbd) -> fabrix_rbd::Name {
+pub(crate) fn image(rbd: &Rbd) -> fabrix_rbd::Name {
     fabrix_rbd::Name {
         pool: rbd.pool.clone(),
         namespace: rbd.namespace.clone(),

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use fabrix_target::{AnaState, Catalog, Export, Listen, Protocol};
+use fabrix_target::{AnaState, Catalog, Export, Listen};
 use serde_json::{Value, json};
 
-use super::listen::{listen_address, socket_address};
+use super::listen::{listen_address, scheme, socket_address};
 use super::{Served, failure};
 use crate::failure::Failure;
 use crate::locks::lock;
@@ -19,6 +19,9 @@ impl Served {
         state: &str,
         listener: Option<&str>,
     ) -> Result<(), Failure> {
+        self.refuse_in_group(
+            "the gateways of a group decide who serves an ANA group: see `fabrix ctl ana take`",
+        )?;
         let _one_at_a_time = lock(&self.state);
         let state = ana_state(state)?;
         let wanted = listener.map(Wanted::parse).transpose()?;
@@ -84,14 +87,8 @@ pub(super) fn groups_json(catalog: &Catalog, exports: &[Export]) -> Value {
 }
 
 fn state_json(catalog: &Catalog, group: u32, listen: &Listen) -> Value {
-    let scheme = match listen.protocol {
-        Protocol::NvmeTcp => "nvme+tcp",
-        Protocol::NvmeRdma => "nvme+rdma",
-        Protocol::Iscsi => "iscsi",
-        Protocol::Iser => "iser",
-    };
     json!({
-        "listener": format!("{scheme}://{}", listen.portal.address),
+        "listener": format!("{}://{}", scheme(listen.protocol), listen.portal.address),
         "state": catalog.ana_state(group, listen).word(),
     })
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fabrix_block::spec::{Disk, without_secrets};
-use fabrix_block::{Durability, Spec};
+use fabrix_block::{Device, Durability, Spec};
 use fabrix_target::{ANA_GROUP_DEFAULT, Export};
 
 use crate::disks::Opener;
@@ -33,11 +33,9 @@ impl ExportOpener {
     /// compare-and-write gate and the statistics.
     pub(crate) fn open(&self, number: u32, text: &str) -> Result<Export, Failure> {
         let (device, group) = self.opener.open_export(text, self.read_only)?;
-        if let Some(state) = &self.state {
-            state.store_with(&device);
-            if is_remote(text) {
-                state.mark_remote(device.identity());
-            }
+        self.store_with(&device);
+        if let Some(state) = self.state.as_ref().filter(|_| is_remote(text)) {
+            state.mark_remote(device.identity());
         }
         if device.geometry().durability == Durability::None && !is_remote(text) {
             log::warn(format_args!(
@@ -50,6 +48,13 @@ impl ExportOpener {
             ana_group,
             ..Export::new(number, device)
         })
+    }
+
+    /// Stores the reservations of a disk with it, if it can do that.
+    pub(super) fn store_with(&self, device: &Arc<dyn Device>) {
+        if let Some(state) = &self.state {
+            state.store_with(device);
+        }
     }
 }
 

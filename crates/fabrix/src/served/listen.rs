@@ -68,6 +68,22 @@ pub(super) fn serves_disks(listen: &Listen) -> bool {
     !listen.protocol.is_nvme() || listen.portal.address.port() != DISCOVERY_PORT
 }
 
+/// Scheme of a protocol's URIs.
+pub(crate) const fn scheme(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::NvmeTcp => "nvme+tcp",
+        Protocol::NvmeRdma => "nvme+rdma",
+        Protocol::Iscsi => "iscsi",
+        Protocol::Iser => "iser",
+    }
+}
+
+/// The URI of a listener for other machines.
+pub(crate) fn listen_uri(listen: &Listen) -> String {
+    let address = listen.portal.announced.unwrap_or(listen.portal.address);
+    format!("{}://{address}", scheme(listen.protocol))
+}
+
 /// The text of a listening address as [`listen_address`] parses it, without its protocol.
 pub(super) fn listen_text(portal: &Portal) -> String {
     let announced = portal.announced.map(|to| format!(",announce={to}"));

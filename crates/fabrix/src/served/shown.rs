@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Served;
 use super::ana::groups_json;
-use super::listen::listen_text;
+use super::listen::{listen_text, scheme};
 use crate::cli::terminal::quoted;
 use crate::counters;
 use crate::disks::lun_of_libiscsi;
@@ -267,16 +267,6 @@ impl Served {
             "volatile_cache": geometry.volatile_cache,
             "durable": geometry.durability == Durability::Device,
         })
-    }
-}
-
-/// Scheme of a protocol's URIs.
-fn scheme(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::NvmeTcp => "nvme+tcp",
-        Protocol::NvmeRdma => "nvme+rdma",
-        Protocol::Iscsi => "iscsi",
-        Protocol::Iser => "iser",
     }
 }
 

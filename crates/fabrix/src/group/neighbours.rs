@@ -1,0 +1,149 @@
+//! Connections between the processes of a group. They carry no data of hosts, and nothing depends
+//! on them but speed.
+//!
+//! The end of a connection says that the process at its other end has ended, if that one refuses a
+//! new connection. A byte says that the state has changed. Without them, a silent gateway is missed
+//! after some seconds, and a change is seen within one.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
+
+use fabrix_gateways::{Slot, State};
+
+use super::Event;
+use crate::locks::lock;
+
+/// The connections of this process.
+pub(super) struct Neighbours {
+    address: SocketAddr,
+    /// Connections that others have made.
+    callers: Callers,
+    /// Those that this process has made, by slot and life. Dropping one ends its thread.
+    called: BTreeMap<(Slot, u64), Arc<()>>,
+    events: Sender<Event>,
+}
+
+type Callers = Arc<Mutex<Vec<TcpStream>>>;
+
+/// Most connections of others: enough for the largest group, and for strangers.
+const CALLERS_MOST: usize = 64;
+/// Time for a connection, and between two attempts.
+const CALL: Duration = Duration::from_secs(1);
+
+impl Neighbours {
+    /// Listens on an address of this machine, at a port that the system chooses.
+    pub(super) fn listen(ip: IpAddr, events: Sender<Event>) -> io::Result<Self> {
+        let listener = TcpListener::bind((ip, 0))?;
+        let address = listener.local_addr()?;
+        let callers = Callers::default();
+        let taken = Arc::clone(&callers);
+        thread::Builder::new()
+            .name("neighbours".to_owned())
+            .spawn(move || accept(&listener, &taken))?;
+        Ok(Self {
+            address,
+            callers,
+            called: BTreeMap::new(),
+            events,
+        })
+    }
+
+    /// The address for other gateways.
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Tells the others that the state has changed.
+    pub(super) fn ring(&self) {
+        lock(&self.callers).retain(|mut caller| caller.write(&[1]).is_ok());
+    }
+
+    /// Has a connection to each other gateway of a state.
+    pub(super) fn follow(&mut self, state: &State, mine: Option<(Slot, u64)>) {
+        let others = state.members.iter().filter(|(slot, member)| {
+            mine.is_some_and(|(mine, _)| mine != **slot) && !member.fenced
+        });
+        let others: BTreeMap<_, _> = others
+            .map(|(slot, member)| ((*slot, member.life), member.neighbour.clone()))
+            .collect();
+        self.called.retain(|key, _| others.contains_key(key));
+        for (key, address) in others {
+            let Ok(address) = address.parse() else {
+                continue;
+            };
+            let events = self.events.clone();
+            self.called.entry(key).or_insert_with(|| {
+                let alive = Arc::new(());
+                call(address, key, (Arc::downgrade(&alive), events));
+                alive
+            });
+        }
+    }
+}
+
+/// Keeps the connections of others. The end of this process ends them.
+fn accept(listener: &TcpListener, callers: &Callers) {
+    for caller in listener.incoming().filter_map(Result::ok) {
+        let mut callers = lock(callers);
+        callers.retain(is_there);
+        let is_quiet = caller.set_nonblocking(true).is_ok();
+        if is_quiet && callers.len() < CALLERS_MOST {
+            callers.push(caller);
+        }
+    }
+}
+
+/// Whether the other end is there. It never sends.
+fn is_there(caller: &TcpStream) -> bool {
+    let mut caller = caller;
+    matches!(caller.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Starts the thread that listens to another gateway.
+fn call(
+    address: SocketAddr,
+    (slot, life): (Slot, u64),
+    (alive, events): (Weak<()>, Sender<Event>),
+) {
+    let listening = thread::Builder::new()
+        .name("neighbour".to_owned())
+        .spawn(move || {
+            // Who was never reached may be behind a wall that refuses connections.
+            let mut was_there = false;
+            while alive.strong_count() > 0 {
+                match TcpStream::connect_timeout(&address, CALL) {
+                    Ok(stream) => {
+                        was_there = true;
+                        listen_to(&stream, &alive, &events);
+                    }
+                    Err(error) if was_there && error.kind() == ErrorKind::ConnectionRefused => {
+                        let _ending = events.send(Event::Ended(slot, life));
+                        return;
+                    }
+                    Err(_) => thread::sleep(CALL),
+                }
+            }
+        });
+    // Without a thread the gateway is missed later.
+    drop(listening);
+}
+
+/// Passes on what another gateway says, until the connection ends.
+fn listen_to(mut stream: &TcpStream, alive: &Weak<()>, events: &Sender<Event>) {
+    if stream.set_read_timeout(Some(CALL)).is_err() {
+        return;
+    }
+    while alive.strong_count() > 0 {
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => return,
+            Ok(_) => drop(events.send(Event::Changed)),
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,7 +1,7 @@
 # A cluster of Ceph on loopback: one monitor, one or more OSDs, a pool `rbd` with an image `disk` of 1 GiB.
 #
-#   cluster.sh up FOLDER [OSDS]     starts it, and prints the file of its configuration
-#   cluster.sh down FOLDER          ends what `up` has started, and removes the folder
+#   cluster.sh up FOLDER [OSDS [ADDRESS]]   starts it, and prints the file of its configuration
+#   cluster.sh down FOLDER                  ends what `up` has started, and removes the folder
 #
 # Root only: the daemons want to own their folders. Nothing outside FOLDER is touched. A monitor needs no manager for block
 # storage. Three settings make the start short: the monitor's rounds (paxos_*), one protocol of messages, and few groups.
@@ -9,6 +9,7 @@ set -eu
 verb=$1
 folder=$2
 osds=${3:-1}
+address=${4:-127.0.0.1}
 export CEPH_CONF=$folder/ceph.conf
 
 # ended PID: waits until a process of ours is gone.
@@ -46,8 +47,8 @@ configuration() {
     cat >"$CEPH_CONF" <<END
 [global]
 fsid = $fsid
-mon_host = v2:127.0.0.1:$port
-public_network = 127.0.0.0/8
+mon_host = v2:$address:$port
+public_network = ${address%.*}.0/24
 auth_cluster_required = cephx
 auth_service_required = cephx
 auth_client_required = cephx
@@ -89,9 +90,9 @@ END
 monitor() {
     ceph-authtool --create-keyring "$folder/keyring" --gen-key -n mon. --cap mon 'allow *' >/dev/null
     ceph-authtool "$folder/keyring" --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *' >/dev/null
-    monmaptool --create --clobber --fsid "$fsid" --addv a "[v2:127.0.0.1:$port]" "$folder/monmap" >/dev/null
+    monmaptool --create --clobber --fsid "$fsid" --addv a "[v2:$address:$port]" "$folder/monmap" >/dev/null
     ceph-mon --mkfs -i a --monmap "$folder/monmap" --keyring "$folder/keyring" >"$folder/log/mkfs.out" 2>&1
-    daemon mon ceph-mon -i a -f --public-addrv "[v2:127.0.0.1:$port]"
+    daemon mon ceph-mon -i a -f --public-addrv "[v2:$address:$port]"
     ceph --connect-timeout 60 mon stat >/dev/null
 }
 

@@ -57,3 +57,112 @@ processor_ticks() {
 shown() {
     fabrix ctl --api unix:"$PWD"/api show -o json | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"
 }
+
+# Two gateways to one image, each in a network namespace of its own, gw1 and gw2. Each has a link `hosts` to us, 10.8.0.N,
+# and a link `storage` to the cluster, 10.9.0.N. We and the cluster are at 254 of both networks.
+# Needs `# network: own`.
+GROUP_NQN=nqn.2026-01.io.fabrix:gateways-test
+GROUP_IQN=iqn.2026-01.io.fabrix:gateways-test
+network_up() {
+    ip link set lo up
+    for net in 8 9; do
+        ip link add br$net type bridge
+        ip addr add 10.$net.0.254/24 dev br$net
+        ip link set br$net up
+    done
+    for gateway in 1 2; do
+        ip netns add gw$gateway
+        ip -n gw$gateway link set lo up
+        for net in 8 9; do
+            name=hosts
+            [ $net = 8 ] || name=storage
+            ip link add $name$gateway type veth peer name $name netns gw$gateway
+            ip link set $name$gateway master br$net up
+            ip -n gw$gateway addr add 10.$net.0.$gateway/24 dev $name
+            ip -n gw$gateway link set $name up
+        done
+    done
+}
+
+# group_up DISK WORD...: the network, a cluster there, and both gateways. The first one serves ANA group 1.
+group_up() {
+    network_up
+    CLUSTER=$WORK/group
+    trap 'group_down' EXIT
+    CEPH_CONF=$(dash "$CLUSTER_SH" up "$CLUSTER" 1 10.9.0.254)
+    export CEPH_CONF
+    gateway 1 "$@"
+    wait_for 20 serves 1
+    gateway 2 "$@"
+    wait_for 20 says "$WORK"/gw2.out '^iscsi:'
+}
+
+# gateway NUMBER DISK WORD...: starts a gateway. Its process is in the file gwNUMBER.pid.
+gateway() {
+    number=$1
+    shift
+    ip netns exec gw$number fabrix serve "$@" --gateway-group test --allow any --state "$WORK"/state$number \
+        --listen nvme+tcp://10.8.0.$number --listen iscsi://10.8.0.$number --api unix:"$WORK"/api$number \
+        >"$WORK"/gw$number.out 2>>"$WORK"/gw$number.err &
+    echo $! >"$WORK"/gw$number.pid
+}
+
+# gateway_gets SIGNAL NUMBER
+gateway_gets() {
+    kill "$1" "$(cat "$WORK"/gw$2.pid)"
+}
+
+# gateway_ends NUMBER: waits until its process is gone.
+gateway_ends() {
+    wait "$(cat "$WORK"/gw$1.pid)" || true
+}
+
+# serves NUMBER: the gateway serves ANA group 1.
+serves() {
+    fabrix ctl --api unix:"$WORK"/api$1 ana list 2>/dev/null | grep -q 'optimized *nvme'
+}
+
+says() {
+    grep -qs "$2" "$1"
+}
+
+# The bench has a connection to the first gateway.
+is_connected() {
+    ss -Htn state established dst 10.8.0.1 | grep -q ':4420\|:3260'
+}
+
+# take NUMBER: the gateway asks for ANA group 1.
+take() {
+    fabrix ctl --api unix:"$WORK"/api$1 ana take 1 >/dev/null
+}
+
+# cut LINK NUMBER, join LINK NUMBER: the link `hosts` or `storage` of a gateway.
+cut() {
+    ip link set $1$2 down
+}
+join() {
+    ip link set $1$2 up
+}
+
+# The group as a disk with two paths.
+GROUP="multipath:(nvme+tcp://10.8.0.1/$GROUP_NQN/1,nvme+tcp://10.8.0.2/$GROUP_NQN/1)"
+GROUP_OVER_ISCSI="multipath:(iscsi://10.8.0.1/$GROUP_IQN/0,iscsi://10.8.0.2/$GROUP_IQN/0)"
+
+# The time of the bench ends, and all blocks were right, however often it has connected.
+bench_is_right() {
+    wait $bench || fail "the bench ended with $?: $(cat "$WORK"/bench.err "$WORK"/gw?.err)"
+    verified "$WORK"/bench.json
+}
+
+# The longest wait of a request of the last bench, in ms.
+longest() {
+    sed -n 's/.*"max": \([0-9]*\),.*/\1/p' "$WORK"/bench.json | sort -n | tail -n 1 | sed 's/......$//; s/^$/0/'
+}
+
+group_down() {
+    for number in 1 2; do
+        gateway_gets -CONT $number 2>/dev/null || true
+        gateway_gets -KILL $number 2>/dev/null || true
+    done
+    dash "$CLUSTER_SH" down "$CLUSTER"
+}

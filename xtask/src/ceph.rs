@@ -2,8 +2,9 @@
 //!
 //! Each file of tests/ceph but `lib.sh` and `cluster.sh` is a script. It runs on this machine, with
 //! the shell functions of tests/interop before it, and a cluster of its own runs for all of them. A
-//! script's head says what it shows, `# seconds: N`, and `# run: core` if every run of `cargo xtask
-//! test` has it.
+//! script's head says what it shows, `# seconds: N`, `# run: core` if every run of `cargo xtask test`
+//! has it, and `# network: own` if it makes network namespaces: then it begins in an empty one, and
+//! all of them end with it.
 
 use crate::interop::install_tool;
 use crate::process::{command, output, root, target_folder};
@@ -49,6 +50,7 @@ struct Script {
     text: String,
     seconds: u64,
     is_core: bool,
+    has_own_network: bool,
 }
 
 /// A running cluster. It ends with this value.
@@ -108,6 +110,7 @@ impl Script {
         Ok(Self {
             name: name.to_owned(),
             is_core: text.lines().any(|line| line == "# run: core"),
+            has_own_network: text.lines().any(|line| line == "# network: own"),
             text,
             seconds,
         })
@@ -127,13 +130,13 @@ impl Script {
         text += &self.text;
         let started = Instant::now();
         let mut shell = command("timeout");
-        shell.args([
-            "--kill-after=10",
-            &self.seconds.to_string(),
-            "dash",
-            "-c",
-            &text,
-        ]);
+        shell.args(["--kill-after=10", &self.seconds.to_string()]);
+        if self.has_own_network {
+            // Names of network namespaces are mounts in /run/netns.
+            shell.args(["unshare", "--net", "--mount"]);
+            text = format!("mkdir -p /run/netns && mount -t tmpfs none /run/netns\n{text}");
+        }
+        shell.args(["dash", "-c", &text]);
         shell
             .current_dir(&folder)
             .envs(surroundings(program, cluster));

@@ -1,6 +1,7 @@
 //! How `serve` joins a group, before hosts see anything.
 
-use std::net::IpAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, TcpListener};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -50,6 +51,12 @@ impl Group {
     pub(crate) fn join(wanted: &Wanted<'_>) -> Result<Self, Failure> {
         let refused = |why: String| Failure::usage(format!("--gateway-group: {why}"));
         let rbd = check(wanted).map_err(refused)?;
+        // A second process of this gateway would shut the first one out.
+        wanted
+            .listen
+            .iter()
+            .try_for_each(check_port)
+            .map_err(refused)?;
         let store = GroupStore::open(&access(&rbd), &image(&rbd), wanted.group)?;
         let (sender, events) = channel();
         let ip = wanted.listen[0].portal.address.ip();
@@ -158,6 +165,25 @@ impl Group {
         })
     }
 }
+
+/// Checks that no other process has a port. That of a killed process is free a moment after its end.
+fn check_port(listen: &Listen) -> Result<(), String> {
+    let address = listen.portal.address;
+    let until = Instant::now() + PORT_PATIENCE;
+    while !listen.protocol.is_rdma() {
+        match TcpListener::bind(address) {
+            Ok(_) => break,
+            Err(error) if error.kind() != ErrorKind::AddrInUse || Instant::now() >= until => {
+                return Err(format!("cannot listen on {address}: {error}"));
+            }
+            Err(_) => thread::sleep(PORT_RETRY),
+        }
+    }
+    Ok(())
+}
+
+const PORT_PATIENCE: Duration = Duration::from_secs(1);
+const PORT_RETRY: Duration = Duration::from_millis(10);
 
 fn unreachable(error: &fabrix_rbd::Error) -> Failure {
     Failure::new(Kind::Connect, format!("--gateway-group: {error}"))

@@ -1,0 +1,49 @@
+# Two gateways to one image under verified load: the group moves in order, its owner is killed and comes back, ends in order,
+# and nothing is lost. Discovery lists both; a group has one set of disks.
+# seconds: 120
+# run: core
+# network: own
+group_up rbd:rbd/disk
+is "the gateways that discovery lists" "$(fabrix discover nvme+tcp://10.8.0.2 | grep -c 10.8.0.)" 2
+not serves 2
+
+bench_begins "$GROUP" --bs 4k --iodepth 4 --runtime 12s
+wait_for 10 is_connected
+take 2
+wait_for 5 serves 2
+not serves 1
+take 1
+wait_for 5 serves 1
+gateway_gets -KILL 1
+wait_for 5 serves 2
+gateway_ends 1
+gateway 1 rbd:rbd/disk
+wait_for 10 serves 1
+gateway_gets -TERM 1
+wait_for 5 serves 2
+gateway_ends 1
+gateway 1 rbd:rbd/disk
+wait_for 10 serves 1
+bench_is_right
+
+# The same over iSCSI, in order.
+bench_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 4s
+wait_for 10 is_connected
+take 2
+wait_for 5 serves 2
+take 1
+wait_for 5 serves 1
+bench_is_right
+
+# What does not fit a group is refused with a sentence.
+rbd create --size 64M rbd/other
+ends_with 2 ip netns exec gw2 fabrix serve rbd:rbd/other --gateway-group test --allow any --listen nvme+tcp://10.8.0.2:4444
+contains "another disk" "$said" "namespace 1 is another disk at the gateway"
+ends_with 2 fabrix serve ram:1M --gateway-group test
+contains "a disk in memory" "$said" "is no image of Ceph"
+ends_with 2 fabrix serve rbd:rbd/disk --gateway-group test --listen nvme+tcp://0.0.0.0 --allow any
+contains "no address" "$said" "name the address and the port"
+ends_with 2 fabrix ctl --api unix:"$WORK"/api1 ana set 1 inaccessible
+contains "a state from outside" "$said" "ana take"
+ends_with 2 fabrix ctl --api unix:"$WORK"/api1 namespace remove 1
+contains "another set of disks" "$said" "all gateways of a group have the same disks"

@@ -340,7 +340,7 @@ impl Link {
         let (key, asc, ascq) = match (opcode, state) {
             (0x12 | 0xA0, _) => return None,
             _ if changes != self.changes_told => (6, 0x2A, 0x06),
-            (0xA3, _) => return None,
+            (0xA3 | 0x9E | 0x1A, _) => return None,
             (_, 0x2) => (2, 0x04, 0x0B),
             (_, 0x3) => (2, 0x04, 0x0C),
             (_, 0xF) => (2, 0x04, 0x0A),

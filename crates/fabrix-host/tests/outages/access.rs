@@ -167,6 +167,24 @@ fn a_state_that_refuses_is_read_again_without_keep_alives_too() {
 }
 
 #[test]
+fn a_path_that_does_not_serve_yet_connects_and_serves_later() {
+    let place = Place::world();
+    let [one, other] = [(); 2].map(|()| Portal::new(&place));
+    other.unit.serves(UNAVAILABLE);
+    let (options, reported) = watched(&place);
+    let mut rig = Rig::in_world(&place, &both([&one, &other], &options));
+    rig.until("both states", |_| {
+        last(&reported, &one) == Some(Access::Optimized)
+            && last(&reported, &other) == Some(Access::Inaccessible)
+    });
+    assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
+    other.unit.serves(OPTIMIZED);
+    one.unit.serves(UNAVAILABLE);
+    assert_eq!(rig.write(1, &[2; 512]), Status::Ok);
+    assert_eq!((one.io(), other.io()).1, 1);
+}
+
+#[test]
 fn requests_wait_while_no_path_serves() {
     let place = Place::world();
     let [one, other] = [(); 2].map(|()| Portal::new(&place));

@@ -26,6 +26,7 @@ pub use self::facts::{Names, UnitFacts};
 use self::question::Question;
 
 use super::additional::AdditionalSense;
+use super::alua::AccessState;
 use super::cdb::build::Cdb;
 use super::pages::capacity::{LUN_MAX, parse_lun};
 use super::pages::vital;
@@ -171,6 +172,8 @@ impl Bringup {
             }
             Question::Inquiry if !self.named => self.next_candidate(),
             Question::Inquiry if is_no_unit(answer.sense) => Err(BringupError::NoUnit(self.lun)),
+            // Another path may serve the disk, and this one later.
+            Question::Ready if answer.sense.is_some_and(is_inaccessible) => self.go_on(),
             Question::Inquiry | Question::Ready | Question::Capacity => Err(self.failure(answer)),
             Question::Mode => {
                 // Without a caching page the disk is assumed to have a volatile cache.
@@ -292,6 +295,11 @@ pub fn is_becoming_ready(sense: Sense) -> bool {
         AdditionalSense::ASYMMETRIC_ACCESS_TRANSITION,
     ];
     sense.key == SenseKey::NOT_READY && passing.contains(&sense.code)
+}
+
+/// Whether the access state of the path refuses commands (ALUA).
+fn is_inaccessible(sense: Sense) -> bool {
+    AccessState::from_sense(sense).is_some()
 }
 
 fn is_no_unit(sense: Option<Sense>) -> bool {

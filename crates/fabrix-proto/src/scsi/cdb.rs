@@ -325,7 +325,9 @@ impl Command {
         )
     }
 
-    /// Whether the command is executed in every access state of the target port.
+    /// Whether the command is executed in every access state of the target port. The size is read
+    /// in every state, too, as at Linux' target in its state standby: an initiator that has found a
+    /// path without a size (multipathd) does not use it later.
     ///
     /// Source: SPC-4, "Unavailable state".
     #[must_use]
@@ -336,6 +338,9 @@ impl Command {
                 | Self::ReportLuns { .. }
                 | Self::RequestSense { .. }
                 | Self::ReportTargetPortGroups { .. }
+                | Self::ModeSense(_)
+                | Self::ReadCapacity10
+                | Self::ReadCapacity16 { .. }
         )
     }
 

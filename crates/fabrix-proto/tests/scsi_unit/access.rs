@@ -52,7 +52,7 @@ fn a_state_that_does_not_serve_refuses_all_but_what_tells_of_the_unit() {
         assert_eq!(bench.read(&[0x12, 0, 0, 0, 36, 0])[0], 0);
         assert_eq!(bench.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]).len(), 8);
         assert_eq!(bench.read(&READ_CAPACITY_16).len(), 32);
-        assert_eq!(bench.read(&[0x1A, 0, 0x3F, 0, 64, 0])[3], 0);
+        assert_eq!(bench.read(&[0x1A, 0, 0x3F, 0, 64, 0])[3], 8);
         assert_eq!(bench.read(&[0x12, 1, 0x83, 0, 255, 0])[1], 0x83);
         assert_eq!(
             bench.read(&[0xA0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0])[3],

@@ -1,0 +1,80 @@
+# How long hosts wait when the gateway that serves an image is lost, by cause, under verified load: a move in order, a process
+# that is killed, one that is stopped and goes on (what it had in its queues must not arrive), a gateway that is cut off
+# from the cluster, and one that is cut off from hosts. The figures are medians of 10, in ms.
+# seconds: 1500
+# network: own
+ROUNDS=10
+LOAD="--keep-alive-tmo 2s --bs 4k --iodepth 4"
+group_up rbd:rbd/disk
+
+# settle: the first gateway serves, the second one is there.
+settle() {
+    wait_for 30 stands_by 1
+    wait_for 30 stands_by 2
+    serves 1 || take 1
+    wait_for 10 serves 1
+}
+
+stands_by() {
+    fabrix ctl --api unix:"$WORK"/api$1 ana list >/dev/null 2>&1
+}
+
+# measure CAUSE SECONDS LOSE REPAIR: a load of so many seconds, during which the first gateway is lost and repaired.
+measure() {
+    rm -f waits
+    round=0
+    while [ $round -lt $ROUNDS ]; do
+        settle
+        # shellcheck disable=SC2086
+        bench_begins "$GROUP" $LOAD --runtime $2
+        wait_for 10 is_connected
+        $3
+        wait_for 15 serves 2
+        $4
+        bench_is_right
+        longest >>waits
+        round=$((round + 1))
+    done
+    sort -n waits | awk -v cause="$1" '{all[NR] = $1}
+        END {printf "figure: %s: median %d ms, longest %d ms\n", cause, all[int((NR + 1) / 2)], all[NR]}'
+}
+
+move() {
+    take 2
+}
+kill_first() {
+    gateway_gets -KILL 1
+}
+start_first() {
+    gateway_ends 1
+    gateway 1 rbd:rbd/disk
+}
+stop_first() {
+    gateway_gets -STOP 1
+}
+# Once it goes on, the first gateway carries out what it still has, and is refused.
+continue_first() {
+    gateway_gets -CONT 1
+}
+cut_storage() {
+    cut storage 1
+}
+join_storage() {
+    join storage 1
+}
+
+measure "move in order" 3s move :
+measure "process killed" 4s kill_first start_first
+measure "process stopped and continued" 9s stop_first continue_first
+measure "cut off from the cluster" 10s cut_storage join_storage
+
+# A gateway that hosts do not reach, and that reaches the cluster, keeps its disks until they are asked for.
+settle
+bench_begins "$GROUP" --keep-alive-tmo 2s --bs 4k --iodepth 4 --runtime 25s
+wait_for 10 is_connected
+cut hosts 1
+take 2
+wait_for 10 serves 2
+bench_is_right
+echo "figure: cut off from hosts, and moved in order: longest $(longest) ms"
+join hosts 1

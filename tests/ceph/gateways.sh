@@ -7,8 +7,7 @@ group_up rbd:rbd/disk
 is "the gateways that discovery lists" "$(fabrix discover nvme+tcp://10.8.0.2 | grep -c 10.8.0.)" 2
 not serves 2
 
-bench_begins "$GROUP" --bs 4k --iodepth 4 --runtime 12s
-wait_for 10 is_connected
+load_begins "$GROUP" --bs 4k --iodepth 4 --runtime 12s
 take 2
 wait_for 5 serves 2
 not serves 1
@@ -27,8 +26,7 @@ wait_for 10 serves 1
 bench_is_right
 
 # The same over iSCSI, in order.
-bench_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 4s
-wait_for 10 is_connected
+load_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 4s
 take 2
 wait_for 5 serves 2
 take 1

@@ -126,9 +126,17 @@ says() {
     grep -qs "$2" "$1"
 }
 
-# The bench has a connection to the first gateway.
-is_connected() {
-    ss -Htn state established dst 10.8.0.1 | grep -q ':4420\|:3260'
+# load_begins URI WORD...: as bench_begins, until data moves between us and the first gateway.
+load_begins() {
+    moved=$(bytes_moved)
+    bench_begins "$@"
+    wait_for 15 has_moved $((moved + 500000))
+}
+has_moved() {
+    [ "$(bytes_moved)" -gt $1 ]
+}
+bytes_moved() {
+    awk '$1 == "hosts1:" {print $2 + $10}' /proc/net/dev
 }
 
 # take NUMBER: the gateway asks for ANA group 1.

@@ -26,8 +26,7 @@ measure() {
     while [ $round -lt $ROUNDS ]; do
         settle
         # shellcheck disable=SC2086
-        bench_begins "$GROUP" $LOAD --runtime $2
-        wait_for 10 is_connected
+        load_begins "$GROUP" $LOAD --runtime $2
         $3
         wait_for 15 serves 2
         $4
@@ -70,8 +69,7 @@ measure "cut off from the cluster" 10s cut_storage join_storage
 
 # A gateway that hosts do not reach, and that reaches the cluster, keeps its disks until they are asked for.
 settle
-bench_begins "$GROUP" --keep-alive-tmo 2s --bs 4k --iodepth 4 --runtime 25s
-wait_for 10 is_connected
+load_begins "$GROUP" --keep-alive-tmo 2s --bs 4k --iodepth 4 --runtime 25s
 cut hosts 1
 take 2
 wait_for 10 serves 2

@@ -27,6 +27,7 @@ on_both_engines!(
     a_host_that_comes_later_finds_the_state,
     a_state_is_set_when_the_commands_before_it_have_ended,
     commands_that_have_not_reached_the_disk_are_refused,
+    disks_that_are_given_up_end_their_connections_and_are_refused,
     changes_that_cannot_be_are_refused_with_a_sentence,
 );
 
@@ -273,6 +274,28 @@ fn abandoned_commands_are_waited_for_again_and_again() {
     }
     disk.release();
     set(&stage, AnaState::Inaccessible, None);
+}
+
+/// A disk that does not end a write is given up all the same.
+fn disks_that_are_given_up_end_their_connections_and_are_refused(engine: Engine) {
+    let disk = TestDisk::new(1 << 20);
+    disk.when(Kind::Write, Do::Keep);
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
+    let (admin, mut io) = stage.admin_and_io();
+    let entry = SubmissionEntry::write(1, 0, 1, false);
+    io.submit(entry, Data::Inline(&pattern(512, 1)));
+    disk.until_kept(1);
+    stage.target.give_up(&[1]).expect("they are given up");
+    for mut queue in [admin, io] {
+        queue.expect_close();
+    }
+    let (_admin, mut io) = stage.admin_and_io();
+    let refused = io.try_read(1, 8, 1, 512).status;
+    assert_eq!(refused, Status::ANA_INACCESSIBLE);
+    disk.when(Kind::Write, Do::Obey);
+    disk.release();
+    set(&stage, AnaState::Optimized, None);
+    assert_eq!(io.try_read(1, 8, 1, 512).status, Status::SUCCESS);
 }
 
 fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {

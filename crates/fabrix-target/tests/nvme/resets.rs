@@ -1,5 +1,6 @@
 //! Cross-Controller Reset: a host ends a controller that it has lost over another one.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ on_both_engines!(
     a_reset_is_answered_when_no_command_is_at_the_disk,
     a_controller_that_has_ended_is_reset_as_soon_as_its_commands_have_ended,
     what_is_no_lost_controller_of_the_host_is_refused,
+    a_controller_of_another_gateway_is_reset_when_that_is_shut_out,
     a_controller_carries_out_four_resets_at_a_time,
     every_instance_has_another_name,
     the_time_to_quiesce_is_that_of_the_disks,
@@ -179,6 +181,42 @@ fn what_is_no_lost_controller_of_the_host_is_refused(engine: Engine) {
     assert_eq!(reset(&mut other, impacted), (Status::INVALID_FIELD, 0));
     assert_eq!(stage.target.controllers(), 3);
     assert_eq!(io.read(1, 0, 1), vec![0; 512], "nothing was reset");
+}
+
+/// From now on these controllers of other gateways have ended.
+fn shut_out(stage: &Stage, ids: &[RangeInclusive<u16>]) {
+    let changed = stage.target.change(|catalog| {
+        catalog.gateways.controller_ids = 1..=100;
+        catalog.gateways.shut_out = Some(ids.to_vec());
+        Ok(())
+    });
+    changed.expect("it is changed");
+}
+
+fn a_controller_of_another_gateway_is_reset_when_that_is_shut_out(engine: Engine) {
+    let (_, stage) = stage(engine);
+    let mut admin = stage.admin();
+    let impacted = ControllerInstance {
+        controller_id: 5000,
+        uniquifier: 1,
+        random: 77,
+    };
+    shut_out(&stage, &[]);
+    let entry = SubmissionEntry::cross_controller_reset(impacted);
+    let id = admin.submit(entry, Data::None);
+    nothing_is_answered(&stage, &mut admin);
+    shut_out(&stage, &[2000..=4000]);
+    nothing_is_answered(&stage, &mut admin);
+    shut_out(&stage, &[2000..=4000, 4500..=5000]);
+    let answer = admin.finish(id);
+    assert_eq!((answer.status, answer.result), (Status::SUCCESS, 1));
+    assert_eq!(reset(&mut admin, impacted), (Status::SUCCESS, 1));
+    // An unknown controller of this target is none of another gateway.
+    let own = ControllerInstance {
+        controller_id: 99,
+        ..impacted
+    };
+    assert_eq!(reset(&mut admin, own), (Status::INVALID_FIELD, 0));
 }
 
 fn a_controller_carries_out_four_resets_at_a_time(engine: Engine) {

@@ -22,6 +22,7 @@ on_both_engines!(
     nothing_holds_or_is_answered_before_it_is_stored,
     what_cannot_be_stored_does_not_hold,
     the_persistence_feature_is_stored_too,
+    another_target_of_a_shared_disk_goes_on_with_all_reservations,
 );
 
 /// A store in memory that can hold receipts back, or lose them.
@@ -31,6 +32,7 @@ struct Memory(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     stored: HashMap<[u8; 16], Vec<u8>>,
+    is_shared: bool,
     fails: bool,
     holds_back: bool,
     waiting: Vec<Receipt>,
@@ -39,6 +41,10 @@ struct Kept {
 impl ReservationStore for Memory {
     fn keeps(&self, _: &dyn Device) -> bool {
         true
+    }
+
+    fn is_shared(&self, _: &dyn Device) -> bool {
+        self.kept().is_shared
     }
 
     fn load(&self, disk: &Identity) -> Result<Option<Vec<u8>>, String> {
@@ -181,4 +187,40 @@ fn the_persistence_feature_is_stored_too(engine: Engine) {
     drop((host, stage));
     let stage = Stage::set(engine, plan(&keeper));
     assert_eq!(NvmeHost::new(&stage, 2).report().1.len(), 1);
+}
+
+/// Reservations that need not survive a loss of power survive a change of the gateway.
+fn another_target_of_a_shared_disk_goes_on_with_all_reservations(engine: Engine) {
+    let keeper = Arc::new(Memory::default());
+    keeper.kept().is_shared = true;
+    let (first, second) = (
+        Stage::set(engine, plan(&keeper)),
+        Stage::set(engine, plan(&keeper)),
+    );
+    let mut host = NvmeHost::new(&first, 1);
+    host.register(1);
+    assert_eq!(
+        host.acquire(1, 0, AcquireAction::Acquire, Kind::WriteExclusive),
+        Status::SUCCESS
+    );
+    assert_eq!(host.report().0.persists, 0);
+    let (mut same, mut other) = (NvmeHost::new(&second, 1), NvmeHost::new(&second, 2));
+    assert_eq!(other.may(), (true, true), "the second knows nothing yet");
+    second.target.load_reservations(1).expect("they are read");
+    assert_eq!((other.may(), same.may()), ((true, false), (true, true)));
+    let replace = RegisterAction::Replace;
+    assert_eq!(
+        same.run_register(replace, false, None, (1, 2)),
+        Status::SUCCESS
+    );
+    first.target.load_reservations(1).expect("they are read");
+    assert_eq!(
+        host.acquire(1, 0, AcquireAction::Acquire, Kind::WriteExclusive),
+        Status::RESERVATION_CONFLICT
+    );
+
+    // A target that goes on alone begins anew after a loss of power.
+    keeper.kept().is_shared = false;
+    let stage = Stage::set(engine, plan(&keeper));
+    assert_eq!(NvmeHost::new(&stage, 2).may(), (true, true));
 }

@@ -15,4 +15,4 @@ mod disk;
 mod status;
 
 pub use disk::{RbdDisk, open};
-pub use sys_rbd::{Access, Error, Name, finish};
+pub use sys_rbd::{Access, Error, INSTALL, Name, finish, version};

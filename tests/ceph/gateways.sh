@@ -2,6 +2,7 @@
 # and nothing is lost. Discovery lists both; a group has one set of disks.
 # seconds: 120
 # run: core
+# tools: ip
 # network: own
 group_up rbd:rbd/disk
 is "the gateways that discovery lists" "$(fabrix discover nvme+tcp://10.8.0.2 | grep -c 10.8.0.)" 2

@@ -3,6 +3,8 @@
 
 target=
 trap 'end_target' EXIT
+# A script whose time is over ends in good order, too.
+trap 'exit 1' TERM
 
 # serve_image DISK WORD...: our target exports a disk over NVMe/TCP and iSCSI: $nvme and $iscsi. Its process is $target.
 serve_image() {

@@ -2,6 +2,8 @@
 # that is killed, one that is stopped and goes on (what it had in its queues must not arrive), a gateway that is cut off
 # from the cluster, and one that is cut off from hosts. The figures are medians of 10, in ms.
 # seconds: 1500
+# run: measurement
+# tools: ip
 # network: own
 ROUNDS=10
 LOAD="--keep-alive-tmo 2s --bs 4k --iodepth 4"

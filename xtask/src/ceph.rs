@@ -2,9 +2,11 @@
 //!
 //! Each file of tests/ceph but `lib.sh` and `cluster.sh` is a script. It runs on this machine, with
 //! the shell functions of tests/interop before it, and a cluster of its own runs for all of them. A
-//! script's head says what it shows, `# seconds: N`, `# run: core` if every run of `cargo xtask test`
-//! has it, and `# network: own` if it makes network namespaces: then it begins in an empty one, and
-//! all of them end with it.
+//! script's head says what it shows, `# seconds: N`, and `# tools: NAME...` for programs that it
+//! needs besides Ceph's. `# run: core` puts it among those of `cargo xtask test`. `# run:
+//! measurement` is for one that runs by its name only, and with the optimized program. `# network:
+//! own` is for one that makes network namespaces: it begins in an empty one, and all of them end
+//! with it. What a script prints in lines that begin with `figure: ` is shown when it passes, too.
 
 use crate::interop::install_tool;
 use crate::process::{command, output, root, target_folder};
@@ -19,8 +21,10 @@ const SCRIPTS: &str = "tests/ceph";
 const LIBRARIES: [&str; 2] = ["tests/interop/lib.sh", "tests/ceph/lib.sh"];
 /// What starts and ends a cluster.
 const CLUSTER: &str = "tests/ceph/cluster.sh";
-/// Programs of Debian's packages ceph-mon, ceph-osd and ceph-common.
+/// Programs of Debian's packages ceph-mon, ceph-osd and ceph-common. Every script has them.
 const PROGRAMS: [&str; 4] = ["ceph-mon", "ceph-osd", "ceph", "rbd"];
+/// Folder of the examples that scripts call, below that of our program.
+const EXAMPLES: &str = "examples";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -38,9 +42,11 @@ impl Options {
     }
 
     fn wants(&self, script: &Script) -> bool {
-        let named = |name: &String| script.name.starts_with(name);
-        let is_named = self.names.is_empty() || self.names.iter().any(named);
-        is_named && (script.is_core || !self.core)
+        let is_named = self.names.iter().any(|name| script.name.starts_with(name));
+        match self.names.is_empty() {
+            true => !script.measures && (script.is_core || !self.core),
+            false => is_named && (script.is_core || !self.core),
+        }
     }
 }
 
@@ -49,8 +55,10 @@ struct Script {
     name: String,
     text: String,
     seconds: u64,
+    tools: Vec<String>,
     is_core: bool,
     has_own_network: bool,
+    measures: bool,
 }
 
 /// A running cluster. It ends with this value.
@@ -66,21 +74,49 @@ pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
             "the daemons of Ceph want to be started by root".to_owned(),
         ));
     }
-    for program in PROGRAMS {
-        install_tool(program).map_err(Stop::Skipped)?;
-    }
     let mut scripts = read_all()?;
     scripts.retain(|script| options.wants(script));
-    let program = programs::build()?.join("fabrix");
+    let tools = scripts.iter().flat_map(|script| &script.tools);
+    for program in PROGRAMS.into_iter().chain(tools.map(String::as_str)) {
+        install_tool(program).map_err(Stop::Skipped)?;
+    }
+    let programs = Programs::build(&scripts)?;
     let cluster = Cluster::start(&target_folder()?.join("ceph"))?;
     let mut counts = Counts::default();
     for script in &scripts {
-        match script.run(&program, &cluster.folder)? {
+        match script.run(programs.of(script), &cluster.folder)? {
             true => counts.passed += 1,
             false => counts.failed += 1,
         }
     }
     Ok(counts)
+}
+
+/// Our program for each kind of script. None: no script needs it.
+struct Programs {
+    tested: Option<PathBuf>,
+    measured: Option<PathBuf>,
+}
+
+impl Programs {
+    fn build(scripts: &[Script]) -> Result<Self, String> {
+        let some_measures = scripts.iter().any(|script| script.measures);
+        let some_tests = scripts.iter().any(|script| !script.measures);
+        let tested = some_tests.then(programs::build).transpose()?;
+        Ok(Self {
+            tested: tested.map(|folder| folder.join("fabrix")),
+            measured: some_measures.then(programs::build_optimized).transpose()?,
+        })
+    }
+
+    fn of(&self, script: &Script) -> &Path {
+        let program = if script.measures {
+            &self.measured
+        } else {
+            &self.tested
+        };
+        program.as_deref().expect("it was built for its scripts")
+    }
 }
 
 fn read_all() -> Result<Vec<Script>, String> {
@@ -102,17 +138,19 @@ impl Script {
     fn read(path: &Path, name: &str) -> Result<Self, String> {
         let text = fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        let seconds = text
-            .lines()
-            .find_map(|line| line.strip_prefix("# seconds: ")?.trim().parse().ok());
+        let word = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+        let seconds = word("# seconds: ").and_then(|number| number.trim().parse().ok());
         let seconds =
             seconds.ok_or_else(|| format!("{SCRIPTS}/{name}.sh has no `# seconds: N`"))?;
+        let tools = word("# tools: ").unwrap_or_default().split_whitespace();
         Ok(Self {
             name: name.to_owned(),
-            is_core: text.lines().any(|line| line == "# run: core"),
-            has_own_network: text.lines().any(|line| line == "# network: own"),
-            text,
+            has_own_network: word("# network: ") == Some("own"),
             seconds,
+            tools: tools.map(str::to_owned).collect(),
+            is_core: word("# run: ") == Some("core"),
+            measures: word("# run: ") == Some("measurement"),
+            text,
         })
     }
 
@@ -163,8 +201,10 @@ impl Script {
 fn surroundings(program: &Path, cluster: &Path) -> Vec<(&'static str, String)> {
     let path = std::env::var("PATH").unwrap_or_default();
     let ours = program.parent().unwrap_or_else(|| Path::new("."));
+    let examples = ours.join(EXAMPLES);
+    let path = format!("{}:{}:{path}", ours.display(), examples.display());
     vec![
-        ("PATH", format!("{}:{path}", ours.display())),
+        ("PATH", path),
         ("CEPH_CONF", cluster.join("ceph.conf").display().to_string()),
         ("CLUSTER", cluster.display().to_string()),
         ("CLUSTER_SH", root().join(CLUSTER).display().to_string()),

@@ -4,15 +4,16 @@ use crate::process::{cargo, run, target_folder};
 use std::path::PathBuf;
 
 /// The packages with a program or an example that some step starts.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "fabrix",
     "fabrix-sim",
     "fabrix-bench",
+    "fabrix-host",
     "fabrix-transport",
     "sys-rdma",
 ];
-/// Examples that guests have.
-const EXAMPLES: [&str; 3] = ["ledger", "rdma-ping", "rdma-say"];
+/// Examples that guests have, and those of the scripts for Ceph.
+const EXAMPLES: [&str; 5] = ["ledger", "rdma-ping", "rdma-say", "requests", "reserve"];
 
 /// Builds `fabrix`, `fabrix-sim` and the examples without optimizing them
 /// fully; gives the folder in which they are.

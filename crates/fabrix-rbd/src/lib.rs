@@ -20,4 +20,4 @@ mod status;
 
 pub use disk::{RbdDisk, open};
 pub use group::GroupStore;
-pub use sys_rbd::{Access, Error, Name, finish};
+pub use sys_rbd::{Access, Error, INSTALL, Name, finish, version};

@@ -39,11 +39,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoLibrary(found) => write!(
-                f,
-                "Ceph's libraries cannot be opened: {found}; install them: apt install librbd1 (Debian), or \
-                 dnf install librbd1"
-            ),
+            Self::NoLibrary(found) => {
+                write!(
+                    f,
+                    "Ceph's libraries cannot be opened: {found}; install them: {INSTALL}"
+                )
+            }
             Self::Refused { what, errno } => {
                 write!(f, "{what}: {}", io::Error::from_raw_os_error(*errno))
             }
@@ -52,6 +53,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The commands that install the libraries.
+pub const INSTALL: &str = "apt install librbd1 (Debian), or dnf install librbd1";
 
 #[cfg(test)]
 mod tests {

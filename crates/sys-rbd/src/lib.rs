@@ -16,9 +16,10 @@ mod error;
 mod sys;
 
 pub use closing::finish;
-pub use error::Error;
+pub use error::{Error, INSTALL};
 pub use sys::cluster::{Access, Cluster};
 pub use sys::endings::Endings;
 pub use sys::image::{Facts, Image, Name, Watch};
+pub use sys::library::version;
 pub use sys::object::Objects;
 pub use sys::requests::{Ended, Requests, Work};

@@ -22,6 +22,9 @@ const ALWAYS: [&str; 6] = [
 const PACKAGES: &str = "
 binutils: strip
 busybox-static: busybox
+ceph-common: ceph rbd rados
+ceph-mon: ceph-mon
+ceph-osd: ceph-osd
 chromium-headless-shell: chromium-headless-shell
 cpio: cpio
 curl: curl

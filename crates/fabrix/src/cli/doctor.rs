@@ -43,6 +43,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         ublk(),
         nvme_tcp(),
         rdma(&ports),
+        ceph(fabrix_rbd::version()),
     ];
     let text = || findings.iter().map(as_text).collect();
     show(args.output, text, || format!("{:#}", as_json(&findings)))?;
@@ -298,6 +299,21 @@ fn rdma(ports: &Result<Vec<sys_rdma::Port>, sys_rdma::Refused>) -> Finding {
     finding("rdma", found.join("; "), (!has_active).then_some(fix))
 }
 
+/// Ceph's libraries, for disks `rbd:`. `version` is that of librbd, or why there is none.
+fn ceph(version: Result<String, String>) -> Finding {
+    match version {
+        Ok(version) => finding(
+            "ceph",
+            format!("librbd {version}: rbd:POOL/IMAGE is usable"),
+            None,
+        ),
+        Err(found) => {
+            let found = format!("disks rbd: are not usable: {found}");
+            finding("ceph", found, Some(fabrix_rbd::INSTALL))
+        }
+    }
+}
+
 fn finding(subject: &'static str, found: impl Into<String>, fix: Option<&str>) -> Finding {
     Finding {
         subject,
@@ -312,4 +328,25 @@ const RDMA_LOCKED_BYTES: u64 = 256 << 20;
 fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_cephs_libraries_is_told_what_to_install() {
+        let missing = ceph(Err("librbd.so.1: cannot open shared object file".to_owned()));
+        let text = as_text(&missing);
+        assert!(text.starts_with("--  ceph "), "{text}");
+        assert!(text.contains("librbd.so.1: cannot open"), "{text}");
+        assert!(text.contains("-> apt install librbd1"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_with_cephs_libraries_is_told_their_version() {
+        let there = as_text(&ceph(Ok("1.16.0".to_owned())));
+        assert!(there.starts_with("ok  ceph "), "{there}");
+        assert!(there.contains("librbd 1.16.0"), "{there}");
+    }
 }

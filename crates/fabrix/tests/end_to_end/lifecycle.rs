@@ -298,6 +298,7 @@ fn doctor_says_what_was_looked_at_and_what_to_do() {
         "socket buffers",
         "congestion",
         "rdma",
+        "ceph",
     ] {
         let finding = findings
             .iter()

@@ -34,6 +34,7 @@ mod lifecycle;
 mod log;
 mod outages;
 mod pasted;
+mod plain_initiator;
 mod profiles;
 mod reexport;
 mod reservations;

@@ -70,6 +70,7 @@ functions_of_library! {
     /// Functions of librbd. The signatures are those of librbd.h, which the library has kept since
     /// Ceph 16.
     Rbd {
+        fn rbd_version(*mut c_int, *mut c_int, *mut c_int);
         fn rbd_open(RawPool, *const c_char, *mut RawImage, *const c_char) -> c_int;
         fn rbd_open_read_only(RawPool, *const c_char, *mut RawImage, *const c_char) -> c_int;
         fn rbd_close(RawImage) -> c_int;
@@ -112,8 +113,14 @@ pub(crate) struct Libraries {
 /// # Errors
 /// A library, or a function of it, is not there.
 pub(crate) fn libraries() -> Result<&'static Libraries, Error> {
+    opened()
+        .as_ref()
+        .map_err(|found| Error::NoLibrary(found.clone()))
+}
+
+fn opened() -> &'static Result<Libraries, String> {
     static LIBRARIES: OnceLock<Result<Libraries, String>> = OnceLock::new();
-    let opened = LIBRARIES.get_or_init(|| {
+    LIBRARIES.get_or_init(|| {
         // SAFETY: the initialisers of the two libraries only prepare tables and locks of their own.
         // WHY UNSAFE: loading a library runs its code.
         let (rados, rbd) = unsafe {
@@ -126,10 +133,21 @@ pub(crate) fn libraries() -> Result<&'static Libraries, Error> {
             rados: Rados::find(&rados)?,
             rbd: Rbd::find(&rbd)?,
         })
-    });
-    opened
-        .as_ref()
-        .map_err(|found| Error::NoLibrary(found.clone()))
+    })
+}
+
+/// Version of librbd, as its header counts: 1.16 is that of Ceph 16.
+///
+/// # Errors
+/// A library, or a function of it, is not there: what the dynamic linker says.
+pub fn version() -> Result<String, String> {
+    let libraries = opened().as_ref().map_err(String::clone)?;
+    let rbd_version = libraries.rbd.rbd_version;
+    let (mut major, mut minor, mut extra) = (0, 0, 0);
+    // SAFETY: the function writes three numbers.
+    // WHY UNSAFE: a call into a C library.
+    unsafe { rbd_version(&raw mut major, &raw mut minor, &raw mut extra) };
+    Ok(format!("{major}.{minor}.{extra}"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 # run: core
 # tools: ip
 # network: own
-group_up rbd:rbd/disk
+group_up rbd:rbd/disk,$AS_USER
 is "the gateways that discovery lists" "$(fabrix discover nvme+tcp://10.8.0.2 | grep -c 10.8.0.)" 2
 not serves 2
 
@@ -17,12 +17,12 @@ wait_for 5 serves 1
 gateway_gets -KILL 1
 wait_for 5 serves 2
 gateway_ends 1
-gateway 1 rbd:rbd/disk
+gateway 1 rbd:rbd/disk,$AS_USER
 wait_for 10 serves 1
 gateway_gets -TERM 1
 wait_for 5 serves 2
 gateway_ends 1
-gateway 1 rbd:rbd/disk
+gateway 1 rbd:rbd/disk,$AS_USER
 wait_for 10 serves 1
 bench_is_right
 

@@ -86,6 +86,9 @@ network_up() {
     done
 }
 
+# What a user of Ceph may do who is no administrator.
+AS_USER="id=fabrix,keyring=$WORK/key"
+
 # group_up DISK WORD...: the network, a cluster there, and both gateways. The first one serves ANA group 1.
 group_up() {
     network_up
@@ -93,6 +96,7 @@ group_up() {
     trap 'group_down' EXIT
     CEPH_CONF=$(dash "$CLUSTER_SH" up "$CLUSTER" 1 10.9.0.254)
     export CEPH_CONF
+    ceph auth get-or-create client.fabrix mon 'profile rbd' osd 'profile rbd pool=rbd' -o "$WORK"/key
     gateway 1 "$@"
     wait_for 20 serves 1
     gateway 2 "$@"

@@ -7,7 +7,7 @@
 # network: own
 ROUNDS=10
 LOAD="--keep-alive-tmo 2s --bs 4k --iodepth 4"
-group_up rbd:rbd/disk
+group_up rbd:rbd/disk,$AS_USER
 
 # settle: the first gateway serves, the second one is there.
 settle() {
@@ -48,7 +48,7 @@ kill_first() {
 }
 start_first() {
     gateway_ends 1
-    gateway 1 rbd:rbd/disk
+    gateway 1 rbd:rbd/disk,$AS_USER
 }
 stop_first() {
     gateway_gets -STOP 1

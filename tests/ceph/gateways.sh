@@ -34,6 +34,16 @@ take 1
 wait_for 5 serves 1
 bench_is_right
 
+# A reservation goes with the disk, also one that need not survive a loss of power.
+is "a registration" "$(reserve iscsi://10.8.0.1:3260/$GROUP_IQN/0 iqn.2026-01.example:one forget 5)" good
+is "a reservation" "$(reserve iscsi://10.8.0.1:3260/$GROUP_IQN/0 iqn.2026-01.example:one reserve 5)" good
+take 2
+wait_for 5 serves 2
+is "a write of another host" "$(reserve iscsi://10.8.0.2:3260/$GROUP_IQN/0 iqn.2026-01.example:two write)" conflict
+is "the keys" "$(reserve iscsi://10.8.0.2:3260/$GROUP_IQN/0 iqn.2026-01.example:two keys)" 5
+take 1
+wait_for 5 serves 1
+
 # What does not fit a group is refused with a sentence.
 rbd create --size 64M rbd/other
 ends_with 2 ip netns exec gw2 fabrix serve rbd:rbd/other --gateway-group test --allow any --listen nvme+tcp://10.8.0.2:4444

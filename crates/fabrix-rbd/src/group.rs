@@ -1,5 +1,5 @@
-//! What the gateways of a group store in the cluster: a state that all of them change in turn, and a
-//! beat of each. They are objects of the pool in which the first image lies.
+//! What the gateways of a group store in the cluster: a state that all of them change in turn, and
+//! a beat of each. They are objects of the pool in which the first image lies.
 //!
 //! A client of its own reads and writes them. Its requests fail after some seconds without an
 //! answer, and it is not shut out with the client of the disks.

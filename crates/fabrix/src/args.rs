@@ -231,9 +231,9 @@ pub(crate) struct ServeArgs {
     /// gateway other controller ids
     #[arg(long, value_name = "PROTOCOL://ADDR[:PORT]")]
     pub(crate) gateway: Vec<String>,
-    /// Be one of several gateways to the same images of Ceph, which have all --gateway-group NAME and
-    /// the same disks: each ANA group of disks (ana=N) is served by one of them, and by another one
-    /// when that one is gone
+    /// Be one of several gateways to the same images of Ceph, which all have --gateway-group NAME
+    /// and the same disks: each ANA group of disks (ana=N) is served by one of them, and by another
+    /// one when that one is gone
     #[arg(long, value_name = "NAME", conflicts_with_all = ["gateway", "cntlid_min", "cntlid_max"])]
     pub(crate) gateway_group: Option<String>,
     /// Discovery service of another target, to which discovery refers hosts; may be repeated

@@ -1,5 +1,5 @@
-//! `serve --gateway-group`: several gateways serve the same images of Ceph, each ANA group by one of
-//! them at a time.
+//! `serve --gateway-group`: several gateways serve the same images of Ceph, each ANA group by one
+//! of them at a time.
 //!
 //! [`fabrix_gateways::Gateway`] decides, `actions` does what it says at the cluster and at the
 //! exports, and `neighbours` notices at once when the process of another gateway ends. A thread of

@@ -166,7 +166,8 @@ impl Group {
     }
 }
 
-/// Checks that no other process has a port. That of a killed process is free a moment after its end.
+/// Checks that no other process has a port. That of a killed process is free a moment after its
+/// end.
 fn check_port(listen: &Listen) -> Result<(), String> {
     let address = listen.portal.address;
     let until = Instant::now() + PORT_PATIENCE;

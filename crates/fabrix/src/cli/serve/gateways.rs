@@ -59,7 +59,9 @@ fn check(args: &ServeArgs, listen: &[Listen], others: &[Listen]) -> Result<(), F
     } else if let Some(memory) = specs.iter().find(|it| is_in_memory(it)) {
         format!("{memory} is memory of this process, which no other gateway serves")
     } else if let Some(image) = specs.iter().find(|it| is_of_ceph(it)) {
-        format!("{image}: gateways to images of Ceph are a group: --gateway-group NAME at each, instead")
+        format!(
+            "{image}: gateways to images of Ceph are a group: --gateway-group NAME at each, instead"
+        )
     } else if !listen.iter().any(|it| it.protocol.is_nvme()) {
         "no --listen has nvme+tcp:// or nvme+rdma://, and only NVMe has a discovery log".to_owned()
     } else if let Some(other) = others.iter().find(|other| is_discovery(other)) {

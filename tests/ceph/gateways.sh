@@ -14,6 +14,10 @@ wait_for 5 serves 2
 not serves 1
 take 1
 wait_for 5 serves 1
+# It is shut out while it serves: hosts go on without an error, and it comes back by itself.
+ceph osd blocklist add "$(client 1)" 2>/dev/null
+wait_for 10 is_new_client "$(client 1)"
+wait_for 5 serves 1
 gateway_gets -KILL 1
 wait_for 5 serves 2
 gateway_ends 1

@@ -145,6 +145,14 @@ bytes_moved() {
     awk '$1 == "hosts1:" {print $2 + $10}' /proc/net/dev
 }
 
+# client NUMBER: address of the client of a gateway's disks.
+client() {
+    rados -p rbd get fabrix.gateways.test - | sed -n "s/^member $1 [0-9]* [a-z]* \([^ ]*\) .*/\1/p"
+}
+is_new_client() {
+    [ "$(client 1)" != "$1" ]
+}
+
 # take NUMBER: the gateway asks for ANA group 1.
 take() {
     fabrix ctl --api unix:"$WORK"/api$1 ana take 1 >/dev/null

@@ -112,6 +112,7 @@ pub(crate) fn errno_of(status: Status) -> Option<i32> {
         | Status::MediaWrite
         | Status::CompareFailed
         | Status::Aborted
+        | Status::Refused
         | Status::Degraded
         | Status::Internal => errno::EIO,
     })

@@ -30,6 +30,9 @@ pub enum Status {
     /// The request was cancelled before its execution, because the disk or its connection went
     /// away.
     Aborted,
+    /// The storage refuses this process, because another one serves the disk. Another way to the
+    /// disk leads to that one, and the request may be repeated there.
+    Refused,
     /// Durability is lost: an earlier flush failed. No later flush is trusted until the disk is
     /// reopened.
     Degraded,
@@ -39,7 +42,7 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of its number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Ok,
         Self::OutOfRange,
         Self::Unsupported,
@@ -50,6 +53,7 @@ impl Status {
         Self::CompareFailed,
         Self::NotReady,
         Self::Aborted,
+        Self::Refused,
         Self::Degraded,
         Self::Internal,
     ];
@@ -82,6 +86,7 @@ impl Status {
             | Self::NoSpace
             | Self::NotReady
             | Self::Aborted
+            | Self::Refused
             | Self::Degraded
             | Self::Internal => true,
             Self::Ok
@@ -118,6 +123,7 @@ impl fmt::Display for Status {
             Self::CompareFailed => "the blocks hold something else",
             Self::NotReady => "the disk cannot be reached, or has no memory for the request",
             Self::Aborted => "the disk or its connection went away",
+            Self::Refused => "the storage refuses this process, and serves another one",
             Self::Degraded => {
                 "a flush has failed, so none is believed until the disk is opened again"
             }

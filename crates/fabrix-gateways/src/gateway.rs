@@ -163,12 +163,12 @@ impl Gateway {
         self.is_old = true;
     }
 
-    /// The process of another gateway has ended, as its neighbours see.
-    pub fn peer_ended(&mut self, slot: Slot, life: u64) {
-        let member = self.state().and_then(|state| state.members.get(&slot));
-        if member.is_some_and(|member| member.life == life) {
-            self.peers.ended(slot);
-        }
+    /// The process at this address for neighbours has ended.
+    pub fn peer_ended(&mut self, neighbour: &str) {
+        let members = self.state().into_iter().flat_map(|state| &state.members);
+        let at = members.filter(|(_, member)| member.neighbour == neighbour);
+        let slots: Vec<Slot> = at.map(|(slot, _)| *slot).collect();
+        slots.into_iter().for_each(|slot| self.peers.ended(slot));
     }
 
     /// Asks the present owner of an ANA group for it.

@@ -29,9 +29,8 @@ fn failed(operation: Operation, result: i64) -> Status {
     match i32::try_from(result.unsigned_abs()).unwrap_or(errno::EIO) {
         errno::ENOSPC | errno::EDQUOT => Status::NoSpace,
         errno::EINVAL => Status::OutOfRange,
-        // The cluster has shut this client out, or another client has the exclusive lock. The data
-        // is as it was, and can be reached by another way.
-        errno::ESHUTDOWN | errno::EROFS => Status::Aborted,
+        // The cluster has shut this client out, or another client has the exclusive lock.
+        errno::ESHUTDOWN | errno::EROFS => Status::Refused,
         // The image is gone, or this client may not use it any more.
         errno::ENOENT | errno::EPERM | errno::EACCES => Status::NotReady,
         errno::ETIMEDOUT | errno::EAGAIN | errno::EBUSY | errno::ENOMEM => Status::NotReady,
@@ -54,8 +53,8 @@ mod tests {
             (Operation::Read, 4096, 512, Status::OutOfRange),
             (WRITE, 4096, 0, Status::Ok),
             (WRITE, 4096, -i64::from(errno::ENOSPC), Status::NoSpace),
-            (WRITE, 4096, -i64::from(errno::ESHUTDOWN), Status::Aborted),
-            (WRITE, 4096, -i64::from(errno::EROFS), Status::Aborted),
+            (WRITE, 4096, -i64::from(errno::ESHUTDOWN), Status::Refused),
+            (WRITE, 4096, -i64::from(errno::EROFS), Status::Refused),
             (WRITE, 4096, -i64::from(errno::EIO), Status::MediaWrite),
             (
                 Operation::Flush,

@@ -43,7 +43,7 @@ impl Worker {
             }
             (false, _) => {
                 self.record_failure(shard, slot, status);
-                if matches!(status, Status::NotReady | Status::Aborted) {
+                if matches!(status, Status::NotReady | Status::Aborted | Status::Refused) {
                     return self.rest(shard, slot);
                 }
             }

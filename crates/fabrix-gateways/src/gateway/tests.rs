@@ -69,7 +69,7 @@ fn about(number: usize, groups: &[u32]) -> About {
     let disks = (1..).zip(groups);
     About {
         name: format!("gateway{number}"),
-        neighbour: "-".to_owned(),
+        neighbour: format!("192.0.2.{number}:5000"),
         listeners: vec![format!("nvme+tcp://192.0.2.{number}:4420")],
         disks: disks
             .map(|(nsid, group)| (nsid, (format!("disk{nsid}"), *group)))
@@ -207,10 +207,10 @@ fn the_end_of_a_process_is_acted_upon_at_once() {
     let two = world.start(2, &[1]);
     world.run(3);
     world.processes[one].is_stopped = true;
-    world.processes[two].gateway.peer_ended(1, 7);
+    world.processes[two].gateway.peer_ended("192.0.2.7:5000");
     world.run(1);
-    assert!(world.serving(two).is_empty(), "another life has ended");
-    world.processes[two].gateway.peer_ended(1, 1);
+    assert!(world.serving(two).is_empty(), "another process has ended");
+    world.processes[two].gateway.peer_ended("192.0.2.1:5000");
     world.run(1);
     assert_eq!(world.serving(two), [1]);
 }

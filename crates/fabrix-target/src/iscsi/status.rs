@@ -1,6 +1,7 @@
 //! SCSI failures for the statuses of disks.
 
 use fabrix_block::Status as DiskStatus;
+use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::unit::Failure;
 
 use crate::channels::Unreached;
@@ -18,6 +19,8 @@ pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {
         DiskStatus::CompareFailed => Failure::Miscompare(0),
         DiskStatus::NotReady => Failure::Busy,
         DiskStatus::Aborted => Failure::Aborted,
+        // Initiators repeat the command on another path.
+        DiskStatus::Refused => Failure::Inaccessible(AdditionalSense::UNAVAILABLE),
         DiskStatus::Unsupported | DiskStatus::Internal => Failure::Internal,
     })
 }

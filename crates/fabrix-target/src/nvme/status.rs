@@ -26,6 +26,8 @@ pub(crate) const fn nvme_status(status: DiskStatus) -> Status {
         DiskStatus::CompareFailed => Status::COMPARE_FAILURE,
         DiskStatus::NotReady => Status::NAMESPACE_NOT_READY,
         DiskStatus::Aborted => Status::COMMAND_INTERRUPTED,
+        // Hosts repeat the command on another path.
+        DiskStatus::Refused => Status::INTERNAL_PATH_ERROR,
         DiskStatus::Internal => Status::INTERNAL_ERROR,
     }
 }

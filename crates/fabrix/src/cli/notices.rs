@@ -168,6 +168,7 @@ fn word(status: Status) -> &'static str {
         Status::CompareFailed => "compare-failed",
         Status::NotReady => "not-ready",
         Status::Aborted => "aborted",
+        Status::Refused => "refused",
         Status::Degraded => "degraded",
         Status::Internal => "internal",
     }

@@ -9,12 +9,13 @@ mod actions;
 mod neighbours;
 mod start;
 
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fabrix_gateways::{Action, Gateway, Slot};
+use fabrix_gateways::{Action, Gateway};
 use fabrix_rbd::GroupStore;
 
 use self::neighbours::Neighbours;
@@ -24,12 +25,11 @@ use crate::log::{self, Level};
 use crate::served::Served;
 
 /// What the thread of a group is told.
-#[derive(Clone, Copy)]
 pub(crate) enum Event {
     /// The state has changed.
     Changed,
-    /// The process of another gateway, of this life, has ended.
-    Ended(Slot, u64),
+    /// The process of another gateway has ended: its address for neighbours.
+    Ended(SocketAddr),
     /// The user wants this gateway to serve an ANA group.
     Want(u32),
     /// The program is about to end.
@@ -92,21 +92,21 @@ impl Thread {
     fn wait(&mut self, until: Duration) {
         let at_most = until.saturating_sub(self.now());
         match self.events.recv_timeout(at_most) {
-            Ok(event) => self.told(event),
+            Ok(event) => self.told(&event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
         let now = self.now();
         self.gateway.ended(fabrix_gateways::Outcome::Done, now);
     }
 
-    fn told(&mut self, event: Event) {
+    fn told(&mut self, event: &Event) {
         match event {
             Event::Changed => self.gateway.look_again(),
-            Event::Ended(slot, life) => {
-                self.gateway.peer_ended(slot, life);
+            Event::Ended(neighbour) => {
+                self.gateway.peer_ended(&neighbour.to_string());
                 self.gateway.look_again();
             }
-            Event::Want(group) => self.gateway.want(group),
+            Event::Want(group) => self.gateway.want(*group),
             Event::Leave => {
                 self.leave_by = Some(Instant::now() + LEAVE_WITHIN);
                 self.gateway.leave();
@@ -134,7 +134,7 @@ impl Thread {
         let (Some(state), seat) = (self.gateway.state(), self.gateway.seat()) else {
             return;
         };
-        self.neighbours.follow(state, seat);
+        self.neighbours.follow(state);
         if let Err(failure) = self.served.follow_group(state, seat) {
             let sentence = format!("hosts cannot be told of the gateways: {failure}");
             self.say_once(sentence);

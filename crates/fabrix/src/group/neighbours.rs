@@ -5,7 +5,7 @@
 //! new connection. A byte says that the state has changed. Without them, a silent gateway is missed
 //! after some seconds, and a change is seen within one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
-use fabrix_gateways::{Slot, State};
+use fabrix_gateways::State;
 
 use super::Event;
 use crate::locks::lock;
@@ -23,8 +23,8 @@ pub(super) struct Neighbours {
     address: SocketAddr,
     /// Connections that others have made.
     callers: Callers,
-    /// Those that this process has made, by slot and life. Dropping one ends its thread.
-    called: BTreeMap<(Slot, u64), Arc<()>>,
+    /// Those that this process has made. Dropping one ends its thread.
+    called: BTreeMap<SocketAddr, Arc<()>>,
     events: Sender<Event>,
 }
 
@@ -64,22 +64,16 @@ impl Neighbours {
     }
 
     /// Has a connection to each other gateway of a state.
-    pub(super) fn follow(&mut self, state: &State, mine: Option<(Slot, u64)>) {
-        let others = state.members.iter().filter(|(slot, member)| {
-            mine.is_some_and(|(mine, _)| mine != **slot) && !member.fenced
-        });
-        let others: BTreeMap<_, _> = others
-            .map(|(slot, member)| ((*slot, member.life), member.neighbour.clone()))
-            .collect();
-        self.called.retain(|key, _| others.contains_key(key));
-        for (key, address) in others {
-            let Ok(address) = address.parse() else {
-                continue;
-            };
+    pub(super) fn follow(&mut self, state: &State) {
+        let members = state.members.values();
+        let others = members.filter_map(|member| member.neighbour.parse().ok());
+        let others: BTreeSet<SocketAddr> = others.filter(|it| *it != self.address).collect();
+        self.called.retain(|address, _| others.contains(address));
+        for address in others {
             let events = self.events.clone();
-            self.called.entry(key).or_insert_with(|| {
+            self.called.entry(address).or_insert_with(|| {
                 let alive = Arc::new(());
-                call(address, key, (Arc::downgrade(&alive), events));
+                call(address, (Arc::downgrade(&alive), events));
                 alive
             });
         }
@@ -105,11 +99,7 @@ fn is_there(caller: &TcpStream) -> bool {
 }
 
 /// Starts the thread that listens to another gateway.
-fn call(
-    address: SocketAddr,
-    (slot, life): (Slot, u64),
-    (alive, events): (Weak<()>, Sender<Event>),
-) {
+fn call(address: SocketAddr, (alive, events): (Weak<()>, Sender<Event>)) {
     let listening = thread::Builder::new()
         .name("neighbour".to_owned())
         .spawn(move || {
@@ -122,7 +112,7 @@ fn call(
                         listen_to(&stream, &alive, &events);
                     }
                     Err(error) if was_there && error.kind() == ErrorKind::ConnectionRefused => {
-                        let _ending = events.send(Event::Ended(slot, life));
+                        let _ending = events.send(Event::Ended(address));
                         return;
                     }
                     Err(_) => thread::sleep(CALL),

@@ -57,6 +57,8 @@ struct ServedState {
     allowed: Allowed,
     /// What tells of new sizes, by namespace id. Most disks do not tell.
     watches: BTreeMap<u32, Watching>,
+    /// The state of the gateway group, and the number of this gateway. None: there is no group.
+    group: Option<(fabrix_gateways::State, fabrix_gateways::Slot)>,
 }
 
 impl Served {
@@ -80,6 +82,7 @@ impl Served {
                 disks,
                 allowed,
                 watches: BTreeMap::new(),
+                group: None,
             }),
             changed: OnceLock::new(),
             asks: OnceLock::new(),

@@ -140,6 +140,33 @@ fn groups_text(now: &Value) -> String {
             out += &format!("  {state:<15}  {listener}\n");
         }
     }
+    out + &gateways_text(&now["gateways"]["group"])
+}
+
+/// The gateways of a group as text.
+fn gateways_text(group: &Value) -> String {
+    let mut out = String::new();
+    for gateway in list(group) {
+        let number = &gateway["gateway"];
+        let this = if gateway["is_this"] == true {
+            " (this one)"
+        } else {
+            ""
+        };
+        let state = gateway["state"].as_str().unwrap_or_default();
+        let owned: Vec<_> = list(&gateway["ana_groups"])
+            .iter()
+            .map(Value::to_string)
+            .collect();
+        let serves = match owned.is_empty() {
+            true => "serves no group".to_owned(),
+            false => format!("serves group {}", owned.join(", ")),
+        };
+        out += &format!("gateway {number}{this}: {state}, {serves}\n");
+        for listener in strings(&gateway["listeners"]) {
+            out += &format!("  {listener}\n");
+        }
+    }
     out
 }
 
@@ -176,6 +203,22 @@ fn uris(scheme: &str, addresses: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_gateways_of_a_group_stand_below_the_groups() {
+        let now = json!({
+            "ana_groups": [{ "group": 1, "nsids": [1], "states": [] }],
+            "gateways": { "group": [
+                { "gateway": 1, "is_this": false, "state": "shut out", "ana_groups": [], "listeners": ["a"] },
+                { "gateway": 2, "is_this": true, "state": "live", "ana_groups": [1], "listeners": ["b"] },
+            ] },
+        });
+        let expected = "group 1: namespace 1\ngateway 1: shut out, serves no group\n  a\n\
+                        gateway 2 (this one): live, serves group 1\n  b\n";
+        assert_eq!(groups_text(&now), expected);
+        let alone = json!({ "ana_groups": [], "gateways": { "group": null } });
+        assert_eq!(groups_text(&alone), "");
+    }
 
     #[test]
     fn any_is_left_out_for_a_protocol_that_is_not_served() {

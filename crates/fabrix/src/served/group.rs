@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fabrix_block::Ownership;
 use fabrix_gateways::{Slot, State, controller_ids};
 use fabrix_target::{AnaState, Catalog, Export, Gateways, Listen};
+use serde_json::{Value, json};
 
 use super::catalog;
 use super::listen::{elsewhere, serves_disks};
@@ -117,7 +118,8 @@ impl Served {
         let Some(seat) = seat else {
             return Ok(());
         };
-        let _one_at_a_time = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.group = Some((group.clone(), seat.0));
         let present = self.target.catalog().gateways;
         let gateways = Gateways {
             referrals: present.referrals.clone(),
@@ -139,6 +141,21 @@ impl Served {
             .filter(|it| group.is_none_or(|group| it.ana_group == group));
         of_group.filter_map(|it| it.device.ownership()).collect()
     }
+}
+
+/// The gateways of a group, for users. `mine` is the number of this one.
+pub(super) fn group_json((group, mine): &(State, Slot)) -> Value {
+    let members = group.members.iter().map(|(slot, member)| {
+        let owned = group.owners.iter().filter(|(_, owner)| *owner == slot);
+        json!({
+            "gateway": slot,
+            "is_this": slot == mine,
+            "state": if member.fenced { "shut out" } else { "live" },
+            "ana_groups": owned.map(|(group, _)| *group).collect::<Vec<_>>(),
+            "listeners": member.listeners,
+        })
+    });
+    members.collect()
 }
 
 fn all(_: &Listen) -> bool {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Served;
 use super::ana::groups_json;
+use super::group::group_json;
 use super::listen::{listen_text, scheme};
 use crate::cli::terminal::quoted;
 use crate::counters;
@@ -187,6 +188,7 @@ impl Served {
         let state = lock(&self.state);
         let exports = self.exports();
         let ana_groups = groups_json(&self.target.catalog(), &exports);
+        let group = state.group.as_ref().map(group_json);
         let exports = exports
             .iter()
             .map(|export| self.export_json(export, state.disks.get(&export.number)));
@@ -212,11 +214,12 @@ impl Served {
             "nvme_connect_rdma": over_rdma,
             "exports": exports.collect::<Vec<_>>(),
             "ana_groups": ana_groups,
-            "gateways": self.gateways_json(),
+            "gateways": self.gateways_json(group.as_ref()),
         })
     }
 
-    fn gateways_json(&self) -> Value {
+    /// `group` are the gateways of the group of this one, if it is in one.
+    fn gateways_json(&self, group: Option<&Value>) -> Value {
         let gateways = self.target.catalog().gateways;
         let uri = |listen: &Listen| {
             let portal = Portal {
@@ -232,6 +235,7 @@ impl Served {
             "repeats_s": gateways.repeats.as_secs_f64(),
             "others": uris(&gateways.others),
             "referrals": uris(&gateways.referrals),
+            "group": group,
         })
     }
 

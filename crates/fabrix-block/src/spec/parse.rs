@@ -196,6 +196,9 @@ fn list_and_options<'a>(
         .ok_or_else(|| {
             ParseFault::Here("nothing but a comma may follow the list of members".to_owned())
         })?;
+    if inner.is_empty() {
+        return Err(ParseFault::Here("the list is empty".to_owned()));
+    }
     Ok((members(inner, depth)?, Options::read(&rest)?))
 }
 

@@ -198,6 +198,7 @@ fn says_what_is_wrong_and_what_to_write() {
         ("file:", "the path is missing"),
         ("/a,direct=maybe", "direct=on or direct=off"),
         ("/a\\", "ends with a backslash"),
+        ("multipath:()", "the list is empty"),
         ("multipath:nvme+tcp://h/n/1", "one list of paths"),
         ("multipath:(ram:1G)", "`ram:1G` is not a path"),
         (

@@ -112,6 +112,17 @@ fn not_an_option(remote: &Remote, key: &str, is_host: bool) -> Failure {
     // The value may be a secret, so no option is shown.
     let mut place = remote.clone();
     place.options.clear();
+    match key {
+        "hdr-digest" | "data-digest" => {
+            return Failure::usage(format!("{place}: `{key}` has no value: write {key} alone"));
+        }
+        "policy" | "failover" => {
+            return Failure::usage(format!(
+                "{place}: `{key}` is an option of a disk with several paths: multipath:(URI,URI),{key}=..."
+            ));
+        }
+        _ => {}
+    }
     let more = match (is_host, is_iscsi(remote)) {
         (true, _) => "several hosts have a slash behind the last one: SCHEME://HOST,HOST/",
         (false, true) => "there are hdr-digest, data-digest, target_user and target_password",

@@ -88,6 +88,14 @@ fn what_is_not_an_option_of_a_remote_disk_is_refused_with_what_to_write() {
         ),
         ("iscsi://192.0.2.1/a/0,digest", "data-digest, target_user"),
         ("nvme+tcp://192.0.2.1,192.0.2.2", "SCHEME://HOST,HOST/"),
+        (
+            "nvme+tcp://192.0.2.1/n/1,hdr-digest=on",
+            "write hdr-digest alone",
+        ),
+        (
+            "nvme+tcp://192.0.2.1/n/1,policy=numa",
+            "multipath:(URI,URI),policy=",
+        ),
     ] {
         let refused = opener("one")
             .open(text, false)

@@ -190,7 +190,7 @@ fn a_uri_with_a_name_stays_one_path_and_a_policy_belongs_to_listed_ones() {
     assert!(!named.exits(0).stderr.contains("paths"), "{named}");
     bench(&format!("{uri},policy=round-robin"))
         .exits(2)
-        .says(&["`policy` is not an option of a remote disk"]);
+        .says(&["`policy` is an option of a disk with several paths"]);
     let found = format!("nvme+tcp://{}", two.serve.address());
     bench(&format!("{found},policy=round-robin,failover=fast"))
         .exits(0)

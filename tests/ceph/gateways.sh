@@ -17,18 +17,24 @@ wait_for 5 serves 1
 # It is shut out while it serves: hosts go on without an error, and it comes back by itself.
 ceph osd blocklist add "$(client 1)" 2>/dev/null
 wait_for 10 is_new_client "$(client 1)"
+wait_for 5 serves_any
+take 1
 wait_for 5 serves 1
 gateway_gets -KILL 1
 wait_for 5 serves 2
 gateway_ends 1
 gateway 1 rbd:rbd/disk,$AS_USER
-wait_for 10 serves 1
+wait_for 10 stands_by 1
+take 1
+wait_for 5 serves 1
 gateway_gets -TERM 1
 wait_for 5 serves 2
 gateway_ends 1
 gateway 1 rbd:rbd/disk,$AS_USER
-wait_for 10 serves 1
 bench_is_right
+wait_for 10 stands_by 1
+take 1
+wait_for 5 serves 1
 
 # The same over iSCSI, in order.
 load_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 4s

@@ -128,6 +128,15 @@ serves() {
     fabrix ctl --api unix:"$WORK"/api$1 ana list 2>/dev/null | grep -q 'optimized *nvme'
 }
 
+serves_any() {
+    serves 1 || serves 2
+}
+
+# stands_by NUMBER: the gateway is there.
+stands_by() {
+    fabrix ctl --api unix:"$WORK"/api$1 ana list >/dev/null 2>&1
+}
+
 says() {
     grep -qs "$2" "$1"
 }

@@ -17,10 +17,6 @@ settle() {
     wait_for 10 serves 1
 }
 
-stands_by() {
-    fabrix ctl --api unix:"$WORK"/api$1 ana list >/dev/null 2>&1
-}
-
 # measure CAUSE SECONDS LOSE REPAIR: a load of so many seconds, during which the first gateway is lost and repaired.
 measure() {
     rm -f waits

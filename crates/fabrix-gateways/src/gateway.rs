@@ -110,6 +110,8 @@ pub struct Gateway {
     heard: Duration,
     next_beat: Duration,
     beats: u64,
+    /// When it asks for the ANA group of its number. None: it has asked.
+    home_at: Option<Duration>,
     /// Nothing is decided before: something has failed.
     not_before: Duration,
     doing: Option<(Action, Duration)>,
@@ -135,6 +137,7 @@ impl Gateway {
             heard: now,
             next_beat: now,
             beats: 0,
+            home_at: None,
             not_before: now,
             doing: None,
         }
@@ -250,6 +253,7 @@ impl Gateway {
             (Action::Beat(..), Outcome::Done) => {
                 (self.heard, self.next_beat) = (began, began + BEAT);
                 self.is_old = true;
+                self.want_home(now);
             }
             (Action::Beat(..), _) => self.next_beat = now + RETRY,
             (Action::Look(_), Outcome::Looked(found, beats)) => self.looked(found, beats, began),
@@ -310,8 +314,22 @@ impl Gateway {
         let seat = mine.map(|(slot, member)| (slot, member.life));
         if self.seat.is_none() && seat.is_some() {
             (self.heard, self.next_beat) = (now, now);
+            self.home_at = Some(now + HOME_AFTER);
         }
         self.seat = seat;
+    }
+
+    /// Asks for the ANA group of its number, once hosts have had the time to connect.
+    fn want_home(&mut self, now: Duration) {
+        let Some((slot, _)) = self
+            .seat
+            .filter(|_| self.home_at.is_some_and(|at| now >= at))
+        else {
+            return;
+        };
+        self.home_at = None;
+        self.wishes
+            .extend(Some(slot.into()).filter(|home| self.groups().contains(home)));
     }
 
     fn renewed(&mut self, client: String) {
@@ -325,5 +343,8 @@ impl Gateway {
     }
 }
 
+/// Time between joining and asking for the ANA group of its number: hosts that have lost this
+/// gateway connect again meanwhile (Linux tries every 10 s). Before, they would lose the group.
+const HOME_AFTER: Duration = Duration::from_secs(30);
 /// Delay before something that has failed is tried again.
 const RETRY: Duration = Duration::from_millis(250);

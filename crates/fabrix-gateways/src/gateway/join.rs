@@ -20,7 +20,6 @@ impl Gateway {
         }
         let life = earlier.map_or(1, |earlier| earlier.life + 1);
         state.members.insert(slot, self.member(life));
-        self.want_home(slot, &mut state);
         Ok(Action::Write(version, state))
     }
 
@@ -70,15 +69,6 @@ impl Gateway {
             disks: disks
                 .map(|(nsid, (uuid, _))| (*nsid, uuid.clone()))
                 .collect(),
-        }
-    }
-
-    /// Asks for the ANA group that has the number of the gateway.
-    fn want_home(&self, slot: Slot, state: &mut State) {
-        let home = u32::from(slot);
-        let is_elsewhere = state.owners.get(&home).is_some_and(|owner| *owner != slot);
-        if is_elsewhere && self.groups().contains(&home) {
-            state.wanted.insert(home, slot);
         }
     }
 }

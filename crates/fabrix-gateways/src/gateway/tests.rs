@@ -156,7 +156,9 @@ fn the_first_gateway_serves_all_and_the_second_gets_the_group_of_its_number() {
     world.run(1);
     assert_eq!(world.serving(one), [1, 2]);
     let two = world.start(2, &[1, 2]);
-    world.run(3);
+    world.run(20);
+    assert_eq!(world.serving(one), [1, 2], "hosts have to connect first");
+    world.run(15);
     assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![2]));
     assert!(
         world.cluster.shut_out.is_empty(),
@@ -194,7 +196,7 @@ fn a_gateway_that_is_silent_is_shut_out_before_another_one_serves() {
 
     // It goes on, finds itself shut out, and comes back as a new client. Its group comes home.
     world.processes[one].is_stopped = false;
-    world.run(5);
+    world.run(40);
     assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![]));
     assert_eq!(world.processes[one].client, "client3");
     assert_eq!(world.processes[one].gateway.seat(), Some((1, 2)));
@@ -327,7 +329,7 @@ fn in_any_order_of_events_one_gateway_at_most_reaches_a_disk_and_in_quiet_one_do
             .processes
             .iter_mut()
             .for_each(|it| it.is_stopped = false);
-        world.run(20);
+        world.run(60);
         let mut serving: Vec<u32> = (0..3).flat_map(|index| world.serving(index)).collect();
         serving.sort_unstable();
         assert_eq!(serving, [1, 2], "seed {seed}");

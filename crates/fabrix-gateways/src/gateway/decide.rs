@@ -42,11 +42,7 @@ impl Gateway {
 
     fn is_shut_out(&mut self) -> Action {
         self.lost = true;
-        match (self.serving.is_empty(), self.leaving) {
-            (false, _) => Action::GiveUp,
-            (true, false) => Action::Renew,
-            (true, true) => Action::Leave,
-        }
+        Action::GiveUp
     }
 
     /// ANA groups of its disks.

@@ -63,6 +63,14 @@ impl Channels {
         Some((disk.nsid(), disk.device().identity().name.clone()))
     }
 
+    /// Whether the storage of a disk refuses this process.
+    pub(crate) fn is_lost(&self, disk: DiskId) -> bool {
+        let all = self.all.borrow();
+        let access = position(&all, disk).map(|at| &all[at]);
+        let ownership = access.and_then(|access| access.disk.given().ownership());
+        ownership.is_some_and(|ownership| ownership.is_lost())
+    }
+
     /// The channel to a disk, for a request of `extent`. None: it has not been opened yet.
     ///
     /// # Errors

@@ -212,7 +212,7 @@ impl IoQueue {
     ) -> Settled {
         self.note(context, claim.slot(), status);
         match work {
-            Work::Reading { bytes } => finish_read(context, claim, status, loan, bytes),
+            Work::Reading { bytes } => self.finish_read(context, claim, status, loan, bytes),
             Work::FlushingToRead(command) if status.is_ok() => match command.command.extent() {
                 Some(at) => self.read(context, claim, command, at),
                 None => context.answer(claim, Status::INTERNAL_ERROR),
@@ -222,7 +222,7 @@ impl IoQueue {
                     Some(expected) => compared(status, &loan, &expected.bytes()[..bytes]),
                     None => DiskStatus::Internal,
                 };
-                context.answer(claim, nvme_status(status))
+                self.answer(context, claim, status)
             }
             Work::Verifying {
                 command,
@@ -233,7 +233,7 @@ impl IoQueue {
                 self.next_range(context, claim, command, ranges)
             }
             Work::Pair { first } => self.finish_pair(context, first, claim, status),
-            _ => context.answer(claim, nvme_status(status)),
+            _ => self.answer(context, claim, status),
         }
     }
 
@@ -278,7 +278,7 @@ impl IoQueue {
         match outcome {
             Submitted::Done(status, loan) => {
                 self.note(context, claim.slot(), status);
-                finish_read(context, claim, status, loan, bytes)
+                self.finish_read(context, claim, status, loan, bytes)
             }
             // A read that waits for room starts again from its command: it has no data to keep.
             Submitted::Busy(_) => self.commands.stall(claim, Work::Stalled(command, None)),
@@ -314,6 +314,23 @@ impl IoQueue {
         }
     }
 
+    fn finish_read(
+        &self,
+        context: &mut CommandContext<'_, impl Queue>,
+        claim: Claim,
+        status: DiskStatus,
+        loan: Loan,
+        bytes: u32,
+    ) -> Settled {
+        match loan {
+            // No byte of a failed read is sent: its buffer may hold another request's data.
+            _ if !status.is_ok() => self.answer(context, claim, status),
+            Loan::Lent(lent) => context.answer_lent(claim, lent, bytes),
+            Loan::Buf(buf) => context.answer_with(claim, buf, bytes),
+            _ => context.answer(claim, Status::INTERNAL_ERROR),
+        }
+    }
+
     /// Answers a command with the status of its disk.
     fn end(
         &self,
@@ -322,7 +339,32 @@ impl IoQueue {
         status: DiskStatus,
     ) -> Settled {
         self.note(context, claim.slot(), status);
-        context.answer(claim, nvme_status(status))
+        self.answer(context, claim, status)
+    }
+
+    #[inline(always)]
+    fn answer(
+        &self,
+        context: &mut CommandContext<'_, impl Queue>,
+        claim: Claim,
+        status: DiskStatus,
+    ) -> Settled {
+        let status = match status {
+            DiskStatus::Aborted => self.status_of_abort(context, claim.slot()),
+            status => nvme_status(status),
+        };
+        context.answer(claim, status)
+    }
+
+    /// The status of a command that its disk has aborted. A disk whose storage refuses this process
+    /// can be reached by another way: the host has to go there, and not to try again here.
+    #[cold]
+    fn status_of_abort(&self, context: &CommandContext<'_, impl Queue>, slot: Slot) -> Status {
+        let command = self.last_commands[usize::from(slot.0)];
+        match command.is_some_and(|it| context.local.channels.is_lost(it.disk)) {
+            true => Status::INTERNAL_PATH_ERROR,
+            false => nvme_status(DiskStatus::Aborted),
+        }
     }
 
     #[inline(always)]
@@ -345,7 +387,7 @@ impl IoQueue {
             Submitted::Done(status, loan) => {
                 self.note(context, claim.slot(), status);
                 let status = compared(status, &loan, &context.bytes(data.as_ref())[..bytes]);
-                context.answer(claim, nvme_status(status))
+                self.answer(context, claim, status)
             }
             // The receive buffer is used again before the disk answers: keep the data to compare.
             Submitted::Pending => {
@@ -485,24 +527,6 @@ impl Ranges {
         let (ranges, _) = <[DatasetRange]>::ref_from_prefix_with_elems(list, count).ok()?;
         let range = ranges.get(usize::from(self.next))?;
         Some((range.lba.get(), range.blocks.get()))
-    }
-}
-
-fn finish_read(
-    context: &mut CommandContext<'_, impl Queue>,
-    claim: Claim,
-    status: DiskStatus,
-    loan: Loan,
-    bytes: u32,
-) -> Settled {
-    if !status.is_ok() {
-        // No byte of a failed read is sent: its buffer may hold another request's data.
-        return context.answer(claim, nvme_status(status));
-    }
-    match loan {
-        Loan::Lent(lent) => context.answer_lent(claim, lent, bytes),
-        Loan::Buf(buf) => context.answer_with(claim, buf, bytes),
-        _ => context.answer(claim, Status::INTERNAL_ERROR),
     }
 }
 

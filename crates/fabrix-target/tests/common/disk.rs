@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use fabrix_block::{
-    Channel, Device, Geometry, Identity, OpenError, Operation, Payload, Request, Status, Submit,
+    Channel, Device, Geometry, Identity, OpenError, Operation, Ownership, Payload, Request, Status,
+    Submit,
 };
 use fabrix_rt::{Buf, Completion, Loan, Remote, Shard, Task, TaskId, Token};
 
@@ -72,6 +73,7 @@ struct State {
     refused: usize,
     asked: Vec<Operation>,
     keepers: Vec<(Remote, TaskId)>,
+    is_lost: bool,
 }
 
 impl TestDisk {
@@ -108,6 +110,11 @@ impl TestDisk {
         let mut state = self.orders.state();
         state.rules.retain(|(other, _)| *other != kind);
         state.rules.push((kind, what));
+    }
+
+    /// From now on the storage refuses this process.
+    pub fn lose(&self) {
+        self.orders.lose();
     }
 
     /// Waits until `count` requests are kept.
@@ -197,6 +204,28 @@ impl Device for TestDisk {
         let remote = shard.remote();
         self.orders.change(|state| state.keepers.push((remote, id)));
         Ok(Box::new(Way(keeper)))
+    }
+
+    fn ownership(&self) -> Option<Arc<dyn Ownership>> {
+        Some(Arc::clone(&self.orders) as Arc<dyn Ownership>)
+    }
+}
+
+impl Ownership for Orders {
+    fn acquire(&self) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    fn release(&self) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    fn is_lost(&self) -> bool {
+        self.state().is_lost
+    }
+
+    fn lose(&self) {
+        self.change(|state| state.is_lost = true);
     }
 }
 

@@ -26,6 +26,7 @@ on_both_engines!(
     a_verify_goes_on_where_its_disk_had_no_room,
     a_deallocation_goes_on_where_its_disk_had_no_room,
     late_answers_meet_their_own_commands,
+    a_disk_whose_storage_refuses_the_target_is_reached_by_another_path,
 );
 
 /// Expected NVMe status for each disk status, with Do Not Retry.
@@ -337,5 +338,38 @@ fn late_answers_meet_their_own_commands(engine: Engine) {
     }
     for (lba, data) in (0..).step_by(8).zip(&data) {
         assert!(io.read(1, lba, 8) == *data);
+    }
+}
+
+fn a_disk_whose_storage_refuses_the_target_is_reached_by_another_path(engine: Engine) {
+    let disk = TestDisk::new(4 << 20);
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
+    let admin = stage.admin();
+    let mut io = stage.io(&admin, 1);
+    disk.lose();
+    let aborted = DiskStatus::Aborted;
+    for way in [Do::Answer(aborted), Do::AnswerLater(aborted)] {
+        for kind in [Kind::Read, Kind::Write, Kind::Flush, Kind::Zeroes] {
+            disk.when(kind, way);
+        }
+        for (entry, data) in [
+            (SubmissionEntry::read(1, 0, 8), Data::Expect(4096)),
+            (
+                SubmissionEntry::write(1, 0, 8, false),
+                Data::Inline(&pattern(4096, 1)[..]),
+            ),
+            (SubmissionEntry::flush(1), Data::None),
+            (
+                SubmissionEntry::write_zeroes(1, 0, 8, true, false),
+                Data::None,
+            ),
+        ] {
+            let answer = io.run(entry, data);
+            assert_eq!(
+                answer.status,
+                Status::INTERNAL_PATH_ERROR,
+                "{way:?} to {entry:?}"
+            );
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The result of a request in its job: comparisons, and whether another request follows.
 
 use fabrix_block::{Failed, Status as DiskStatus};
+use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
 use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::Loan;
@@ -20,12 +21,34 @@ impl Job {
     ) -> Option<End> {
         if let Some(failure) = failure(status) {
             self.tell_failure(context, status);
+            let failure = match status {
+                DiskStatus::Aborted => self.failure_of_abort(context),
+                _ => failure,
+            };
             return self.ended_badly(status, failure);
         }
         if let JobWork::Copy(copying) = &mut self.work {
             return copying.ended(loan, &mut self.made);
         }
         self.step_ended(context, loan)
+    }
+
+    /// The failure of a request that its disk has aborted. A disk whose storage refuses this process
+    /// can be reached by another way: the initiator has to go there, and not to try again here. Of
+    /// what compares and writes nobody knows whether it was carried out.
+    #[cold]
+    fn failure_of_abort(&mut self, context: &CommandContext<'_, impl SessionCarrier>) -> Failure {
+        let can_be_repeated = match &self.work {
+            JobWork::Disk(operation) => !matches!(
+                operation,
+                DiskOperation::CompareAndWrite { .. } | DiskOperation::OrWrite { .. }
+            ),
+            JobWork::Copy(_) => false,
+        };
+        match can_be_repeated && context.local.channels.is_lost(self.next().disk.disk) {
+            true => Failure::Inaccessible(AdditionalSense::UNAVAILABLE),
+            false => Failure::Aborted,
+        }
     }
 
     /// Tells the operator of a request that the disk has failed. The job has not advanced yet, so

@@ -10,7 +10,8 @@ use crate::choices::Choices;
 use crate::faults::{Delays, cut, host_and_target, plan_at_an_end, plan_lost_paths, reset, stall};
 use crate::world::World;
 
-/// Plans some faults. `waits`: hosts wait for what has become of lost paths, so bytes may come late.
+/// Plans some faults. `waits`: hosts wait for what has become of lost paths, so bytes may come
+/// late.
 pub(super) fn plan(world: &Rc<World>, group: &Rc<Group>, waits: bool, choices: &mut Choices) {
     if waits {
         plan_lost_paths(world, LATEST, &mut Delays::default(), choices);

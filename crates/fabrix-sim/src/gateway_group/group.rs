@@ -145,8 +145,8 @@ impl Group {
         self.members[index].server.borrow().target()
     }
 
-    /// The process of a gateway ends. Its neighbours hear of it soon, or not at all. Result: whether
-    /// it was running.
+    /// The process of a gateway ends. Its neighbours hear of it soon, or not at all. Result:
+    /// whether it was running.
     pub(super) fn end(self: &Rc<Self>, world: &Rc<World>, index: usize, is_heard: bool) -> bool {
         let Some(process) = self.members[index].process.take() else {
             return false;

@@ -33,9 +33,9 @@ impl Job {
         self.step_ended(context, loan)
     }
 
-    /// The failure of a request that its disk has aborted. A disk whose storage refuses this process
-    /// can be reached by another way: the initiator has to go there, and not to try again here. Of
-    /// what compares and writes nobody knows whether it was carried out.
+    /// The failure of a request that its disk has aborted. A disk whose storage refuses this
+    /// process can be reached by another way: the initiator has to go there, and not to try again
+    /// here. Of what compares and writes nobody knows whether it was carried out.
     #[cold]
     fn failure_of_abort(&mut self, context: &CommandContext<'_, impl SessionCarrier>) -> Failure {
         let can_be_repeated = match &self.work {

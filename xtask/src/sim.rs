@@ -218,7 +218,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// The worlds of `crates/fabrix-sim/src/worlds.rs`.
-const WORLDS: [&str; 15] = [
+const WORLDS: [&str; 16] = [
     "all",
     "nvme",
     "iscsi",
@@ -234,6 +234,7 @@ const WORLDS: [&str; 15] = [
     "paths",
     "gateways",
     "iscsi-paths",
+    "gateway-group",
 ];
 /// Seeds in all.
 const SEEDS: u64 = 1 << 62;

@@ -40,11 +40,14 @@ pub enum Action {
     Fence(String),
     /// Replace the state, if its version is this one. None: if there is none.
     Write(Option<u64>, State),
-    /// Lock the disks of an ANA group, read their reservations, and let hosts use them.
+    /// Wait until this machine has the newest map of the cluster: another gateway may have shut a
+    /// client out. Then lock the disks of an ANA group, read their reservations, and let hosts use
+    /// them.
     Take(u32),
     /// Let hosts use the disks of an ANA group no more, wait for their requests, and unlock.
     Release(u32),
-    /// Let hosts use no disk any more, at once, and end their connections.
+    /// Let hosts use no disk any more, at once, and end their connections, also if they use none
+    /// now: what comes late over a connection of this life must not reach disks in the next one.
     GiveUp,
     /// Forget the client of the disks, and open them by a new one.
     Renew,
@@ -105,6 +108,8 @@ pub struct Gateway {
     wishes: BTreeSet<u32>,
     /// The client of the disks is of no use any more.
     lost: bool,
+    /// Hosts may have connections of this life.
+    is_open: bool,
     leaving: bool,
     /// When the cluster has last taken a beat.
     heard: Duration,
@@ -133,6 +138,7 @@ impl Gateway {
             fenced: BTreeSet::new(),
             wishes: BTreeSet::new(),
             lost: false,
+            is_open: false,
             leaving: false,
             heard: now,
             next_beat: now,
@@ -196,7 +202,8 @@ impl Gateway {
     }
 
     fn choose(&mut self, now: Duration) -> Result<Action, Refusal> {
-        if self.is_useless(now) && !self.serving.is_empty() {
+        let must_close = self.lost && self.is_open;
+        if must_close || self.is_useless(now) && !self.serving.is_empty() {
             return Ok(Action::GiveUp);
         }
         if now < self.not_before {
@@ -272,7 +279,7 @@ impl Gateway {
             (Action::Release(_), _) => self.lost = true,
             (Action::GiveUp, _) => {
                 self.serving.clear();
-                self.lost = true;
+                (self.lost, self.is_open) = (true, false);
             }
             (Action::Renew, Outcome::Renewed(client)) => self.renewed(client),
             (Action::Wait(_) | Action::Leave, _) => {}
@@ -316,6 +323,7 @@ impl Gateway {
             (self.heard, self.next_beat) = (now, now);
             self.home_at = Some(now + HOME_AFTER);
         }
+        self.is_open |= seat.is_some();
         self.seat = seat;
     }
 

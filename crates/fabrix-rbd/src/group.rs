@@ -76,7 +76,15 @@ impl GroupStore {
     /// The cluster refuses, or does not answer.
     pub fn shut_out(&self, client: &str) -> Result<(), Error> {
         self.cluster.shut_out(client)?;
-        // The disks have a client with a map of its own.
+        self.await_newest_map()
+    }
+
+    /// Waits until the client of the disks has the newest map of the cluster. Then no request of a
+    /// client that was shut out before, by whomever, can follow one of this process.
+    ///
+    /// # Errors
+    /// The cluster does not answer.
+    pub fn await_newest_map(&self) -> Result<(), Error> {
         clusters::client(&self.access)?.await_newest_map()
     }
 

@@ -14,6 +14,7 @@ use fabrix_block::{
 use fabrix_rt::Shard;
 
 use self::channel::Pending;
+pub(crate) use self::channel::source;
 use crate::backing::{self, Backing};
 use crate::choices::Choices;
 use crate::disk_faults::DiskFaults;

@@ -12,7 +12,7 @@ use crate::choices::Choices;
 use crate::hosts::Host;
 use crate::net::{EndId, Net, address_of};
 use crate::rdma;
-use crate::server::{MACHINE, SECOND, Server, is_nvme};
+use crate::server::{MACHINE, Server, TARGETS, is_nvme};
 use crate::world::World;
 
 /// How long faults may hold back what hosts have sent, all of them together.
@@ -153,7 +153,7 @@ pub(crate) fn plan_lost_paths(
 pub(crate) fn host_and_target(net: &Net, end: EndId) -> Option<(EndId, EndId)> {
     let peer = net.peer(end)?;
     let address = net.address(end)?.ip();
-    Some(match [MACHINE, SECOND].contains(&address) {
+    Some(match TARGETS.contains(&address) {
         true => (peer, end),
         false => (end, peer),
     })
@@ -294,7 +294,7 @@ pub(crate) fn cut(world: &World, end: EndId) -> String {
     let net = world.net();
     let both = [net.address(end), net.peer_address(end)];
     if let Some(target) = both.into_iter().flatten().find(|it| is_nvme(*it)) {
-        if world.disk_hangs() || ![MACHINE, SECOND].contains(&target.ip()) {
+        if world.disk_hangs() || !TARGETS.contains(&target.ip()) {
             net.reset_path(end);
             return "is reset, and all beside it".to_owned();
         }

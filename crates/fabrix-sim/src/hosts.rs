@@ -17,7 +17,7 @@ use crate::checker::Checker;
 use crate::choices::Choices;
 use crate::net;
 use crate::report::Report;
-use crate::server::{ISCSI_TARGET, MACHINE, SECOND, SUBSYSTEM, iscsi_at, nvme_at};
+use crate::server::{ISCSI_TARGET, MACHINE, SECOND, SUBSYSTEM, TARGETS, iscsi_at, nvme_at};
 use crate::trace::{self, Entry};
 use crate::workload::{Wish, Workload};
 use crate::world::World;
@@ -35,6 +35,10 @@ pub(crate) enum Protocol {
     Paths,
     /// iSCSI, over two paths.
     IscsiPaths,
+    /// NVMe/TCP, over three paths to a group of gateways.
+    Group,
+    /// The same. What has become of a lost path, the host does not wait for.
+    FastGroup,
 }
 
 /// How a host reaches the disk.
@@ -258,28 +262,43 @@ pub(crate) fn connect(
         Protocol::Nvme => Arc::new(connect_nvme(Transport::Tcp, way.machine, disk, options)?),
         Protocol::Rdma => Arc::new(connect_nvme(Transport::Rdma, way.machine, disk, options)?),
         Protocol::Iscsi => Arc::new(connect_iscsi(way.machine, host, disk, options)?),
-        Protocol::Paths => Arc::new(connect_paths(options, |machine| {
-            let path = connect_nvme(Transport::Tcp, machine, disk, options)?;
-            Ok(Arc::new(path))
-        })?),
-        Protocol::IscsiPaths => Arc::new(connect_paths(options, |machine| {
-            Ok(Arc::new(connect_iscsi(machine, host, disk, options)?))
-        })?),
+        Protocol::Paths => connect_nvme_paths((&TWO, Failover::Safe), disk, options)?,
+        Protocol::Group => connect_nvme_paths((&TARGETS, Failover::Safe), disk, options)?,
+        Protocol::FastGroup => connect_nvme_paths((&TARGETS, Failover::Fast), disk, options)?,
+        Protocol::IscsiPaths => {
+            let paths = (&TWO[..], Failover::Safe);
+            Arc::new(connect_paths(paths, options, |machine| {
+                Ok(Arc::new(connect_iscsi(machine, host, disk, options)?))
+            })?)
+        }
     })
 }
 
-/// A disk at two machines, each of which `path` connects. The number of queues chooses the policy.
+fn connect_nvme_paths(
+    paths: (&[IpAddr], Failover),
+    disk: u16,
+    options: &Options,
+) -> Result<Arc<dyn Device>, ConnectError> {
+    Ok(Arc::new(connect_paths(paths, options, |machine| {
+        let path = connect_nvme(Transport::Tcp, machine, disk, options)?;
+        Ok(Arc::new(path))
+    })?))
+}
+
+/// A disk at several machines, each of which `path` connects. The number of queues chooses the
+/// policy.
 fn connect_paths(
+    (machines, failover): (&[IpAddr], Failover),
     options: &Options,
     path: impl Fn(IpAddr) -> Result<Arc<dyn PathDisk>, ConnectError>,
 ) -> Result<Multipath, ConnectError> {
-    let paths: Result<Vec<_>, _> = [MACHINE, SECOND].into_iter().map(path).collect();
+    let paths: Result<Vec<_>, _> = machines.iter().map(|machine| path(*machine)).collect();
     let policy = match options.nr_io_queues {
         1 => Policy::QueueDepth,
         2 => Policy::RoundRobin(2),
         _ => Policy::Fixed(1),
     };
-    multipath::connect("two paths", paths?, (policy, Failover::Safe))
+    multipath::connect("several paths", paths?, (policy, failover))
 }
 
 fn connect_nvme(
@@ -328,6 +347,9 @@ pub(crate) fn nqn(host: usize) -> String {
 pub(crate) fn initiator(host: usize) -> String {
     format!("iqn.2026-01.org.example:host{host}")
 }
+
+/// The addresses of hosts with two paths.
+const TWO: [IpAddr; 2] = [MACHINE, SECOND];
 /// After this time the target has dropped the connections of a killed host, and its disk has ended
 /// their requests: an iSCSI target takes a minute to find out, and a shard may stand still.
 const FORGOTTEN: Duration = Duration::from_secs(90);

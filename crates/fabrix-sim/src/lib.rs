@@ -15,7 +15,9 @@
 //! - `server`, `hosts`, `faults`: the cast of a world, and what happens to it.
 //! - `one_disk`: worlds with one disk and one path to it.
 //! - `reexport`: worlds in which a gateway exports the disk of a target again.
+//! - `several_gateways`: hosts with a path to each of several gateways, and how they end.
 //! - `two_gateways`: worlds in which two targets export one disk.
+//! - `gateway_group`, `cluster`: worlds of a group of gateways at the disk of a storage cluster.
 //! - `peer`: hosts that send single commands.
 //! - `store`, `reservations`: worlds of reservations.
 //! - `admin`: worlds in which a target is administered.
@@ -31,11 +33,13 @@ mod backlog;
 mod capture;
 mod checker;
 mod choices;
+mod cluster;
 mod disk;
 mod disk_faults;
 mod driver;
 mod faults;
 mod files;
+mod gateway_group;
 mod gateways;
 mod hosts;
 mod images;
@@ -49,6 +53,7 @@ mod report;
 mod reservations;
 mod run;
 mod server;
+mod several_gateways;
 mod shrink;
 mod store;
 mod trace;

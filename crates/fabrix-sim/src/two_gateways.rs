@@ -31,12 +31,13 @@ use crate::choices::Choices;
 use crate::disk::{DiskHabits, SimDisk};
 use crate::disk_faults::DiskFaults;
 use crate::gateways::{Gateways, Served};
-use crate::hosts::{self, Host, Protocol, Way};
+use crate::hosts::Protocol;
 use crate::net::Habits;
-use crate::one_disk::{self, AFTERWARDS, BLOCKS};
+use crate::one_disk::BLOCKS;
 use crate::report::Report;
 use crate::run::Run;
 use crate::server::{self, MACHINE, SECOND, Server};
+use crate::several_gateways::{KEEP_ALIVE, Users};
 use crate::trace::{self, Entry};
 use crate::world::World;
 
@@ -47,58 +48,24 @@ pub(crate) fn run(run: &Run) -> Report {
     let repeats = Duration::from_secs(choices.one_of(&[0, 12, 12]));
     let habits = disk_habits(repeats, &mut choices);
     let faults = habits.faults.clone();
-    let mut backlog = backlog(&habits, repeats);
+    let backlog = backlog(&habits, repeats);
     let disk = SimDisk::new(habits, run.choices(4));
     let pair = Rc::new(Pair::start(&world, &disk, repeats, &mut choices));
-    let checker = Rc::new(RefCell::new(Checker::new(BLOCKS)));
-    let numbers = (1..=HOSTS).filter(|number| run.keeps_host(*number));
-    let hosts: Vec<_> = numbers
-        .map(|number| {
-            let mut choices = run.choices(4 + number);
-            let wish = one_disk::wish(run, &mut choices, &faults);
-            backlog.requests += wish.requests;
-            backlog.pause = backlog.pause.max(wish.pause);
-            let way = Way::to_target(Protocol::Paths);
-            Host::start(&world, (number, way), &checker, choices, wish)
-        })
-        .collect();
-    let hosts = Rc::new(RefCell::new(hosts));
+    let users = Users::start(run, &world, Protocol::Paths, &faults, backlog);
     faults::plan(&world, &pair, &mut choices);
     let mut gateways = Gateways::plan(&world, &mut choices);
-    crate::faults::plan_killed_hosts(&world, &hosts, &mut choices);
+    crate::faults::plan_killed_hosts(&world, &users.hosts, &mut choices);
     if choices.once_in(3) {
-        faults::plan_power_losses(&world, &pair, &checker, &mut choices);
+        faults::plan_power_losses(&world, &pair, &users.checker, &mut choices);
     }
-    let began = world.now();
-    let most = backlog.most();
-    let limit = world.calm_from().max(began) + most;
-    let has_ended = |host: &Host| host.workload().borrow().has_ended();
-    while !hosts.borrow().iter().all(has_ended) && world.now() < limit {
-        world.step(limit);
+    let mut report = users.run(&world, || {
         gateways.make_due(|machine| pair.served_at(machine));
-    }
-    let mut report = Report {
-        time: world.now() - began,
-        faults: gateways.faults(),
-        ..Report::default()
-    };
-    hosts::leave(&mut hosts.borrow_mut(), most, &mut report);
-    if choices.once_in(4) {
-        trace::note(|| Entry::new("hosts", "disappear without a word"));
-        let ends = world.net().connected();
-        ends.into_iter().for_each(|end| world.net().cut(end));
-    }
-    report.faults.extend(pair.check_image(&checker));
-    world.run_until(world.now() + AFTERWARDS);
-    // What was still on its way has come late: it must not have changed anything.
-    report.faults.extend(pair.check_image(&checker));
-    report.left(world.left());
+    });
+    report.faults.extend(gateways.faults());
+    users.leave(&world, || pair.image(), &mut choices, &mut report);
     report.left(pair.left());
-    report.left(hosts.borrow().iter().map(Host::left));
-    world.count_into(&mut report);
-    hosts.borrow().iter().for_each(|host| host.kill(&world));
-    pair.lose_power(&world, &checker);
-    report.faults.extend(pair.check_image(&checker));
+    pair.lose_power(&world, &users.checker);
+    report.faults.extend(users.check(&pair.image()));
     report
 }
 
@@ -184,8 +151,9 @@ impl Pair {
         killed
     }
 
-    fn check_image(&self, checker: &RefCell<Checker>) -> Vec<String> {
-        server::check_image(&self.disks[0].image(), checker)
+    /// What the disk holds.
+    fn image(&self) -> Vec<u8> {
+        self.disks[0].image()
     }
 
     /// What hosts that have left have left behind, with a name for each.
@@ -215,7 +183,3 @@ fn catalog(index: usize, disk: &Arc<SimDisk>, repeats: Duration) -> Catalog {
 const MACHINES: [IpAddr; 2] = [MACHINE, SECOND];
 /// Disjoint: a controller id names one gateway.
 const CONTROLLER_IDS: [RangeInclusive<u16>; 2] = [1..=999, 1_000..=1_999];
-/// Hosts that share the disk.
-const HOSTS: u64 = 2;
-/// Keep-alive timeout of a host.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);

@@ -1,6 +1,7 @@
 //! The worlds by name. Without a name, the seed names the world.
 
 use crate::admin;
+use crate::gateway_group;
 use crate::hosts::Protocol;
 use crate::one_disk::{self, Subject};
 use crate::reexport;
@@ -74,6 +75,10 @@ pub const WORLDS: &[Kind] = &[
     Kind {
         name: "iscsi-paths",
         run: |run| one_disk::run(run, &[Protocol::IscsiPaths; 2], Subject::Paths),
+    },
+    Kind {
+        name: "gateway-group",
+        run: gateway_group::run,
     },
 ];
 

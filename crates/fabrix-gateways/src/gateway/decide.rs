@@ -25,6 +25,8 @@ impl Gateway {
         if next != *state {
             return Action::Write(version, next);
         }
+        // What was wished for is here, or the state says that it is wanted.
+        self.wishes.clear();
         match self.to_take(slot, state) {
             Some(group) => Action::Take(group),
             None => Action::Wait(self.next_beat),
@@ -42,11 +44,7 @@ impl Gateway {
 
     fn is_shut_out(&mut self) -> Action {
         self.lost = true;
-        match (self.serving.is_empty(), self.leaving) {
-            (false, _) => Action::GiveUp,
-            (true, false) => Action::Renew,
-            (true, true) => Action::Leave,
-        }
+        Action::GiveUp
     }
 
     /// ANA groups of its disks.

@@ -55,6 +55,8 @@ impl Cluster {
 struct Process {
     gateway: Gateway,
     client: String,
+    /// Hosts may have connections.
+    is_open: bool,
     is_stopped: bool,
     has_left: bool,
 }
@@ -92,6 +94,7 @@ impl World {
         self.processes.push(Process {
             gateway,
             client,
+            is_open: false,
             is_stopped: false,
             has_left: false,
         });
@@ -107,10 +110,14 @@ impl World {
         let action = process.gateway.next(self.now).expect("it can join");
         let outcome = self.cluster.carry_out(&action, &process.client);
         if let Outcome::Renewed(client) = &outcome {
+            assert!(!process.is_open, "old connections reach the new client");
             process.client.clone_from(client);
         }
+        process.is_open &= action != Action::GiveUp;
         process.has_left = action == Action::Leave;
         process.gateway.ended(outcome, self.now);
+        let has_joined = matches!(action, Action::Write(..)) && process.gateway.seat().is_some();
+        process.is_open |= has_joined;
         self.check();
         matches!(action, Action::Wait(_) | Action::Leave)
     }
@@ -172,9 +179,14 @@ fn who_wants_a_group_gets_it_in_order() {
     let one = world.start(1, &[1]);
     let two = world.start(2, &[1]);
     world.run(3);
+    world.processes[one].gateway.want(1);
+    world.run(40);
+    assert_eq!(world.serving(one), [1], "it has it already");
     world.processes[two].gateway.want(1);
     world.run(3);
     assert_eq!((world.serving(one), world.serving(two)), (vec![], vec![1]));
+    world.run(40);
+    assert_eq!(world.serving(two), [1], "no earlier wish moves it back");
     assert!(world.cluster.shut_out.is_empty());
     let state = world.processes[one].gateway.state().expect("a state");
     assert!(state.wanted.is_empty());
@@ -200,6 +212,21 @@ fn a_gateway_that_is_silent_is_shut_out_before_another_one_serves() {
     assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![]));
     assert_eq!(world.processes[one].client, "client3");
     assert_eq!(world.processes[one].gateway.seat(), Some((1, 2)));
+}
+
+#[test]
+fn a_gateway_that_serves_nothing_ends_its_connections_before_it_has_a_new_client() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    let two = world.start(2, &[1]);
+    world.run(3);
+    world.processes[two].is_stopped = true;
+    world.run(6);
+    assert!(world.cluster.shut_out.contains("client2"));
+    world.processes[two].is_stopped = false;
+    world.run(3);
+    assert_eq!(world.processes[two].client, "client3");
+    assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![]));
 }
 
 #[test]
@@ -343,6 +370,7 @@ fn restart(world: &mut World, index: usize) {
     world.processes[index] = Process {
         gateway,
         client,
+        is_open: false,
         is_stopped: false,
         has_left: false,
     };

@@ -125,7 +125,7 @@ impl Channel for SimChannel {
 }
 
 /// What a request writes, if it writes anything.
-fn source(request: &Request<'_>, bytes: usize) -> Option<Vec<u8>> {
+pub(crate) fn source(request: &Request<'_>, bytes: usize) -> Option<Vec<u8>> {
     match request.operation {
         Operation::Write { .. } => {
             let source = request.payload.source();

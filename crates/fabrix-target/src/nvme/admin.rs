@@ -24,7 +24,7 @@ use fabrix_rt::Buf;
 use fabrix_transport::{Incoming, Outgoing};
 
 use super::context::Queue;
-use super::io::knows_another;
+use super::io::{check_id, knows_another};
 use crate::Limits;
 use crate::catalog::known::{KnownDisks, OTHER_DISK};
 use crate::context::CommandContext;
@@ -361,6 +361,7 @@ impl Admin {
         if knows_another(&mut self.known, &view) {
             return Err(OTHER_DISK.to_owned());
         }
+        check_id(self.id(), &announced)?;
         if view.has_volatile_cache() && self.told_of_no_cache {
             return Err(TOLD_OF_NO_CACHE.to_owned());
         }

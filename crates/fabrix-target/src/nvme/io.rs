@@ -149,6 +149,23 @@ pub(super) fn knows_another(known: &mut KnownDisks, view: &Authorized) -> bool {
     others.count() > 0
 }
 
+/// Checks that the id of a controller is still one of this target. Another gateway may tell a host
+/// that nothing is executed of a controller with an id that this target has had.
+///
+/// # Errors
+/// The controller has to end: a sentence.
+pub(super) fn check_id(controller: u16, catalog: &Snapshot) -> Result<(), String> {
+    match catalog
+        .desired
+        .gateways
+        .controller_ids
+        .contains(&controller)
+    {
+        true => Ok(()),
+        false => Err("the target has other controller ids now".to_owned()),
+    }
+}
+
 /// A queue's views of the disks, by namespace.
 pub(super) fn disk_views(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, DiskView)> {
     let disk_view = |(nsid, state)| (nsid, DiskView::new(&state));
@@ -203,6 +220,7 @@ impl IoQueue {
         if knows_another(&mut self.known, &self.view) {
             return Err(OTHER_DISK.to_owned());
         }
+        check_id(self.name.0, catalog)?;
         self.ana.refresh(&self.view);
         self.take_disk_views(catalog.states(&self.view));
         Ok(())

@@ -41,6 +41,7 @@ impl Target {
     ///   identity when they connect again.
     /// - A host that has read that no disk has a volatile cache would never flush a new disk with
     ///   one. So its controllers end, and it reads the new value when it connects again.
+    /// - Controllers end whose ids are not in [`Gateways::controller_ids`](crate::Gateways) any more.
     /// - Controllers and sessions end if their hosts and initiators may not connect any more. A
     ///   changed CHAP secret does not end a session.
     /// - New listeners are open before hosts learn of them. Hosts learn of the end of listeners

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::thread;
 
+use fabrix_block::Status as DiskStatus;
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::scsi::alua::{AccessState, state_of_group};
 use fabrix_rt::Engine;
@@ -22,6 +23,7 @@ on_both_engines!(
     a_state_is_set_when_the_commands_before_it_have_ended,
     commands_that_have_not_reached_the_disk_are_refused,
     hosts_and_initiators_share_the_states_of_a_group,
+    a_disk_whose_storage_refuses_the_target_is_reached_by_another_path,
 );
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
@@ -275,4 +277,16 @@ fn hosts_and_initiators_share_the_states_of_a_group(engine: Engine) {
     assert_eq!(refused, Status::ANA_INACCESSIBLE);
     is_told(&mut initiator);
     good(&initiator.command(&rw(0x28, 0, 1), 512));
+}
+
+fn a_disk_whose_storage_refuses_the_target_is_reached_by_another_path(engine: Engine) {
+    let disk = TestDisk::new(4 << 20);
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
+    let mut initiator = session(&stage, 1, false);
+    for kind in [Kind::Read, Kind::Write] {
+        disk.when(kind, Do::Answer(DiskStatus::Refused));
+    }
+    assert_eq!(initiator.command(&rw(0x28, 0, 1), 512).sense, UNAVAILABLE);
+    let write = initiator.write(&rw(0x2A, 0, 1), &[1; 512], 512, 0);
+    assert_eq!(write.sense, UNAVAILABLE);
 }

@@ -29,6 +29,7 @@ on_both_engines!(
     changes_that_cannot_be_are_refused_with_a_sentence,
     a_host_that_was_told_of_no_cache_is_not_shown_one,
     a_file_grows_under_a_connected_host,
+    controllers_end_whose_ids_the_target_has_no_more,
 );
 
 /// A notice (2) that a namespace attribute has changed (00h): read log page 04h.
@@ -280,4 +281,27 @@ fn a_file_grows_under_a_connected_host(engine: Engine) {
     let free = FileDisk::open(again);
     std::fs::remove_file(&path).expect("it is there");
     assert!(free.is_ok(), "nobody holds what was removed: {free:?}");
+}
+
+fn controllers_end_whose_ids_the_target_has_no_more(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut admin = stage.admin();
+    let mut io = stage.io(&admin, 1);
+    let ids = 3000..=3999;
+    let changed = stage.target.change(|catalog| {
+        catalog.gateways.controller_ids = ids.clone();
+        Ok(())
+    });
+    changed.expect("it is changed");
+    admin.expect_close();
+    io.expect_close();
+    let mut again = stage.admin();
+    assert!(ids.contains(&again.controller), "{}", again.controller);
+    let same = stage.target.change(|catalog| {
+        catalog.gateways.shut_out = Some(Vec::new());
+        Ok(())
+    });
+    same.expect("it is changed");
+    let alive = again.run(SubmissionEntry::keep_alive(), Data::None).status;
+    assert_eq!(alive, Status::SUCCESS);
 }

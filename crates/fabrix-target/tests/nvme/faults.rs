@@ -29,7 +29,7 @@ on_both_engines!(
 );
 
 /// Expected NVMe status for each disk status, with Do Not Retry.
-fn expected() -> [(DiskStatus, (u8, u8, bool)); 12] {
+fn expected() -> [(DiskStatus, (u8, u8, bool)); 13] {
     use DiskStatus as D;
     [
         (D::Ok, (0, 0x00, false)),
@@ -42,6 +42,7 @@ fn expected() -> [(DiskStatus, (u8, u8, bool)); 12] {
         (D::CompareFailed, (2, 0x85, true)),
         (D::NotReady, (0, 0x82, false)),
         (D::Aborted, (0, 0x21, false)),
+        (D::Refused, (3, 0x00, false)),
         (D::Degraded, (2, 0x80, true)),
         (D::Internal, (0, 0x06, false)),
     ]

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use fabrix_block::Status as DiskStatus;
 use fabrix_block::file::{FileDisk, FileOptions};
 use fabrix_proto::nvme::command::Fuse;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_rt::Engine;
 use fabrix_target::Export;
 
+use crate::common::disk::{Do, Kind, TestDisk};
 use crate::common::host::{Answer, Data, Host, by_size};
 use crate::common::wire::{Digests, R2T, h2c_data};
 use crate::common::{Plan, Stage, pattern};
@@ -19,6 +21,7 @@ use crate::on_both_engines;
 on_both_engines!(
     writes_only_what_compares,
     both_halves_may_come_by_r2t_in_any_order,
+    a_refused_write_after_the_comparison_is_not_repeated_elsewhere,
     halves_without_each_other_are_aborted,
     a_damaged_half_fails_the_other,
     too_many_blocks_are_refused,
@@ -67,6 +70,23 @@ fn writes_only_what_compares(engine: Engine) {
             assert!(io.read(1, 64, blocks) == new);
         }
     }
+}
+
+/// The storage refuses the write of a pair because another gateway serves the disk. It may have
+/// been carried out before. A host that repeated it elsewhere would compare with its own data, so
+/// the answer is no path error.
+fn a_refused_write_after_the_comparison_is_not_repeated_elsewhere(engine: Engine) {
+    let disk = TestDisk::new(4 << 20);
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
+    let (_admin, mut io) = stage.admin_and_io();
+    let (old, new) = (vec![0; 512], pattern(512, 2));
+    let refused = Do::Answer(DiskStatus::Refused);
+    disk.when(Kind::Write, refused);
+    let unsure = compare_and_write(&mut io, 0, Data::Inline(&old), Data::Inline(&new));
+    assert_eq!(unsure[0].status, Status::COMMAND_INTERRUPTED);
+    disk.when(Kind::Read, refused);
+    let not_begun = compare_and_write(&mut io, 0, Data::Inline(&old), Data::Inline(&new));
+    assert_eq!(not_begun[0].status, Status::INTERNAL_PATH_ERROR);
 }
 
 fn both_halves_may_come_by_r2t_in_any_order(engine: Engine) {

@@ -18,7 +18,11 @@ impl Thread {
             Action::Look(_) | Action::Fence(_) | Action::Write(..) => {
                 self.stored(|store| at_store(store, action))
             }
-            Action::Take(group) => self.exported(|it| it.served.take(*group)),
+            Action::Take(group) => self.exported(|it| {
+                let newest = it.store.await_newest_map();
+                newest.map_err(Failure::io)?;
+                it.served.take(*group)
+            }),
             Action::Release(group) => self.exported(|it| it.served.release(*group)),
             Action::GiveUp => self.exported(|it| it.served.give_up()),
             Action::Renew => match self.served.renew() {

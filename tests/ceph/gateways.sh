@@ -8,7 +8,7 @@ group_up rbd:rbd/disk,$AS_USER
 is "the gateways that discovery lists" "$(fabrix discover nvme+tcp://10.8.0.2 | grep -c 10.8.0.)" 2
 not serves 2
 
-load_begins "$GROUP" --bs 4k --iodepth 4 --runtime 12s
+load_begins "$GROUP" --bs 4k --iodepth 4 --runtime 90s
 take 2
 wait_for 5 serves 2
 not serves 1
@@ -31,18 +31,18 @@ gateway_gets -TERM 1
 wait_for 5 serves 2
 gateway_ends 1
 gateway 1 rbd:rbd/disk,$AS_USER
-bench_is_right
+bench_is_interrupted
 wait_for 10 stands_by 1
 take 1
 wait_for 5 serves 1
 
 # The same over iSCSI, in order.
-load_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 4s
+load_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 60s
 take 2
 wait_for 5 serves 2
 take 1
 wait_for 5 serves 1
-bench_is_right
+bench_is_interrupted
 
 # A reservation goes with the disk, also one that need not survive a loss of power.
 is "a registration" "$(reserve iscsi://10.8.0.1:3260/$GROUP_IQN/0 iqn.2026-01.example:one forget 5)" good

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fabrix_gateways::{Action, Gateway};
+use fabrix_gateways::{Action, BEAT, Gateway, Outcome};
 use fabrix_rbd::GroupStore;
 
 use self::neighbours::Neighbours;
@@ -75,9 +75,17 @@ impl Thread {
         while self.leave_by.is_none_or(|until| Instant::now() < until) {
             match self.gateway.next(self.now()) {
                 Ok(Action::Leave) => return,
-                Ok(Action::Wait(until)) => self.wait(until),
+                Ok(Action::Wait(until)) => {
+                    self.wait(until.saturating_sub(self.now()));
+                    let now = self.now();
+                    self.gateway.ended(Outcome::Done, now);
+                }
                 Ok(action) => self.act(&action),
-                Err(refusal) => self.refused(&refusal),
+                Err(refusal) => {
+                    self.refused(&refusal);
+                    self.wait(BEAT);
+                    self.gateway.look_again();
+                }
             }
         }
         log::warn(format_args!(
@@ -89,14 +97,12 @@ impl Thread {
         self.began.elapsed()
     }
 
-    fn wait(&mut self, until: Duration) {
-        let at_most = until.saturating_sub(self.now());
+    /// Waits for an event.
+    fn wait(&mut self, at_most: Duration) {
         match self.events.recv_timeout(at_most) {
             Ok(event) => self.told(&event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
-        let now = self.now();
-        self.gateway.ended(fabrix_gateways::Outcome::Done, now);
     }
 
     fn told(&mut self, event: &Event) {

@@ -117,6 +117,8 @@ pub struct Gateway {
     beats: u64,
     /// When it asks for the ANA group of its number. None: it has asked.
     home_at: Option<Duration>,
+    /// Hosts have connections to this gateway.
+    has_hosts: bool,
     /// Nothing is decided before: something has failed.
     not_before: Duration,
     doing: Option<(Action, Duration)>,
@@ -144,6 +146,7 @@ impl Gateway {
             next_beat: now,
             beats: 0,
             home_at: None,
+            has_hosts: false,
             not_before: now,
             doing: None,
         }
@@ -184,6 +187,12 @@ impl Gateway {
     pub fn want(&mut self, group: u32) {
         self.wishes.insert(group);
         self.is_old = true;
+    }
+
+    /// Says whether hosts have connections to this gateway. Without, it asks for nothing by itself:
+    /// hosts may be unable to reach it.
+    pub fn hosts_are_connected(&mut self, are: bool) {
+        self.has_hosts = are;
     }
 
     /// Gives everything to other gateways, and leaves.
@@ -329,10 +338,8 @@ impl Gateway {
 
     /// Asks for the ANA group of its number, once hosts have had the time to connect.
     fn want_home(&mut self, now: Duration) {
-        let Some((slot, _)) = self
-            .seat
-            .filter(|_| self.home_at.is_some_and(|at| now >= at))
-        else {
+        let is_time = self.has_hosts && self.home_at.is_some_and(|at| now >= at);
+        let Some((slot, _)) = self.seat.filter(|_| is_time) else {
             return;
         };
         self.home_at = None;

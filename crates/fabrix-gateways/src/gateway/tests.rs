@@ -90,7 +90,8 @@ impl World {
 
     fn start(&mut self, number: usize, groups: &[u32]) -> usize {
         let client = self.cluster.new_client();
-        let gateway = Gateway::new(about(number, groups), client.clone(), self.now);
+        let mut gateway = Gateway::new(about(number, groups), client.clone(), self.now);
+        gateway.hosts_are_connected(true);
         self.processes.push(Process {
             gateway,
             client,
@@ -171,6 +172,19 @@ fn the_first_gateway_serves_all_and_the_second_gets_the_group_of_its_number() {
         world.cluster.shut_out.is_empty(),
         "an orderly move shuts nobody out"
     );
+}
+
+#[test]
+fn a_gateway_without_hosts_does_not_ask_for_its_group() {
+    let mut world = World::new();
+    let one = world.start(1, &[2]);
+    let two = world.start(2, &[2]);
+    world.processes[two].gateway.hosts_are_connected(false);
+    world.run(60);
+    assert_eq!((world.serving(one), world.serving(two)), (vec![2], vec![]));
+    world.processes[two].gateway.hosts_are_connected(true);
+    world.run(3);
+    assert_eq!((world.serving(one), world.serving(two)), (vec![], vec![2]));
 }
 
 #[test]
@@ -366,7 +380,8 @@ fn in_any_order_of_events_one_gateway_at_most_reaches_a_disk_and_in_quiet_one_do
 /// The process of a gateway is killed, and started again.
 fn restart(world: &mut World, index: usize) {
     let client = world.cluster.new_client();
-    let gateway = Gateway::new(about(index + 1, &[1, 2]), client.clone(), world.now);
+    let mut gateway = Gateway::new(about(index + 1, &[1, 2]), client.clone(), world.now);
+    gateway.hosts_are_connected(true);
     world.processes[index] = Process {
         gateway,
         client,

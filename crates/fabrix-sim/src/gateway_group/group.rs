@@ -111,7 +111,8 @@ impl Group {
             listeners: vec![server::nvme_at(TARGETS[index]).to_string()],
             disks: [(1, (uuid, ANA_GROUP_DEFAULT))].into(),
         };
-        let gateway = Gateway::new(about, disk.address(), since(world.now()));
+        let mut gateway = Gateway::new(about, disk.address(), since(world.now()));
+        gateway.hosts_are_connected(true);
         let process = Rc::new(Process {
             gateway: RefCell::new(gateway),
             neighbour,

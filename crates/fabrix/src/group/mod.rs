@@ -73,6 +73,7 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         while self.leave_by.is_none_or(|until| Instant::now() < until) {
+            self.gateway.hosts_are_connected(self.served.has_hosts());
             match self.gateway.next(self.now()) {
                 Ok(Action::Leave) => return,
                 Ok(Action::Wait(until)) => {

@@ -103,6 +103,11 @@ impl Served {
         Ok(())
     }
 
+    /// Whether hosts or initiators have connections.
+    pub(crate) fn has_hosts(&self) -> bool {
+        self.target.controllers() + self.target.sessions() > 0
+    }
+
     /// Whether the cluster refuses this process.
     pub(crate) fn is_shut_out(&self) -> bool {
         self.ownerships(None).iter().any(|it| it.is_lost())

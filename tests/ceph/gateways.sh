@@ -37,12 +37,12 @@ take 1
 wait_for 5 serves 1
 
 # The same over iSCSI, in order.
-load_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 60s
+load_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 4s
 take 2
 wait_for 5 serves 2
 take 1
 wait_for 5 serves 1
-bench_is_interrupted
+bench_is_right
 
 # A reservation goes with the disk, also one that need not survive a loss of power.
 is "a registration" "$(reserve iscsi://10.8.0.1:3260/$GROUP_IQN/0 iqn.2026-01.example:one forget 5)" good
@@ -55,9 +55,26 @@ take 1
 wait_for 5 serves 1
 
 # What does not fit a group is refused with a sentence.
+third="ip netns exec gw2 fabrix serve --allow any --listen nvme+tcp://10.8.0.2:4444 --gateway-group"
 rbd create --size 64M rbd/other
-ends_with 2 ip netns exec gw2 fabrix serve rbd:rbd/other --gateway-group test --allow any --listen nvme+tcp://10.8.0.2:4444
+ends_with 2 $third test rbd:rbd/other,$AS_USER
 contains "another disk" "$said" "namespace 1 is another disk at the gateway"
+ends_with 2 $third test rbd:rbd/disk,$AS_USER rbd:rbd/other,$AS_USER
+contains "one more disk" "$said" "namespace 2 is another disk at the gateway"
+ends_with 2 $third test rbd:rbd/disk,ana=2,$AS_USER
+contains "another ANA group" "$said" "namespace 1 is another disk at the gateway" "ANA group"
+ends_with 2 $third test --nqn nqn.2026-01.example:other rbd:rbd/disk,$AS_USER
+contains "another name" "$said" "give each gateway the same --nqn"
+ends_with 2 $third test rbd:rbd/disk,ro,$AS_USER
+contains "a read-only disk" "$said" "is read-only"
+rbd create --size 64M --image-feature layering rbd/unlocked
+ends_with 2 $third unlocked rbd:rbd/unlocked,$AS_USER
+contains "an image without a lock" "$said" "rbd feature enable"
+ceph auth get-or-create client.weak mon 'allow r' osd 'allow rwx pool=rbd' -o weak
+ends_with 3 $third weak rbd:rbd/other,id=weak,keyring="$WORK"/weak
+contains "a user who may not shut others out" "$said" "ceph auth caps client.weak"
+ends_with 1 $third test rbd:rbd/disk,$AS_USER --listen nvme+tcp://10.8.0.2:4420
+contains "a port that is in use" "$said" "cannot listen on 10.8.0.2:4420"
 ends_with 2 fabrix serve ram:1M --gateway-group test
 contains "a disk in memory" "$said" "is no image of Ceph"
 ends_with 2 fabrix serve rbd:rbd/disk --gateway-group test --listen nvme+tcp://0.0.0.0 --allow any
@@ -66,3 +83,13 @@ ends_with 2 fabrix ctl --api unix:"$WORK"/api1 ana set 1 inaccessible
 contains "a state from outside" "$said" "ana take"
 ends_with 2 fabrix ctl --api unix:"$WORK"/api1 namespace remove 1
 contains "another set of disks" "$said" "all gateways of a group have the same disks"
+
+# Another group does not get the image, and shuts nobody out.
+before=$(ceph osd blocklist ls 2>/dev/null | grep -vc 192.0.2.0)
+$third other rbd:rbd/disk,$AS_USER >other.out 2>other.err &
+other=$!
+wait_for 10 says other.err 'is locked by the client'
+is "the clients that are shut out" "$(ceph osd blocklist ls 2>/dev/null | grep -vc 192.0.2.0)" "$before"
+serves 1 || fail "the other group has taken the image"
+kill $other
+wait $other || true

@@ -146,11 +146,12 @@ pub trait Attributes: Send + Sync {
 
 /// Sole use of a disk among several processes. The calls wait for the storage.
 pub trait Ownership: Send + Sync {
-    /// Takes the disk for this process. Another process that still has it is refused from now on.
+    /// Takes the disk for this process. `gone` are names that the storage has for processes that it
+    /// refuses: the disk is taken from them, and from no other one.
     ///
     /// # Errors
-    /// The storage refuses, or this process is the one that was refused.
-    fn acquire(&self) -> Result<(), OpenError>;
+    /// Another process has the disk, the storage refuses, or this process is one that it refuses.
+    fn acquire(&self, gone: &[String]) -> Result<(), OpenError>;
 
     /// Gives the disk back.
     ///

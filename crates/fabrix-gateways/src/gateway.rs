@@ -23,9 +23,11 @@ pub struct About {
     pub name: String,
     /// See [`Member::neighbour`].
     pub neighbour: String,
+    /// See [`Member::exports`].
+    pub exports: String,
     /// See [`Member::listeners`].
     pub listeners: Vec<String>,
-    /// UUID and ANA group of its disks, by namespace id.
+    /// Word and ANA group of its disks, by namespace id. See [`Member::disks`].
     pub disks: BTreeMap<u32, (String, u32)>,
 }
 
@@ -81,8 +83,11 @@ pub enum Refusal {
     State(String),
     /// All places are taken.
     Full,
-    /// Another gateway has another disk under a namespace id: its name, and the id.
+    /// Another gateway has another disk under a namespace id, or one of us has none: its name, and
+    /// the id.
     OtherDisk(String, u32),
+    /// Hosts see the disks of another gateway under other names: its name, and those.
+    OtherNames(String, String),
 }
 
 /// One gateway of a group. Times are since any fixed moment.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! fabrix gateways 1
-//! member SLOT LIFE live|fenced CLIENT NEIGHBOUR NAME LISTENERS DISKS
+//! member SLOT LIFE live|fenced CLIENT FORMER NEIGHBOUR NAME EXPORTS LISTENERS DISKS
 //! owner GROUP SLOT
 //! wanted GROUP SLOT
 //! ```
@@ -39,13 +39,17 @@ pub struct Member {
     pub fenced: bool,
     /// Address of the client by which its requests reach the disks, as the cluster names it.
     pub client: String,
+    /// Address of the client of the life before, or `-`. It was shut out.
+    pub former: String,
     /// Address at which other gateways notice the end of its process.
     pub neighbour: String,
     /// What distinguishes this gateway from others, also after a restart.
     pub name: String,
+    /// Names under which hosts see the disks, the same at each gateway.
+    pub exports: String,
     /// URIs at which hosts reach it.
     pub listeners: Vec<String>,
-    /// UUIDs of its disks, by namespace id.
+    /// Its disks by namespace id, each as a word that is the same at each gateway.
     pub disks: BTreeMap<u32, String>,
 }
 
@@ -66,6 +70,14 @@ const _: () = assert!(MEMBERS_MOST as u32 * 2 * CONTROLLERS as u32 <= 0xffef);
 const FIRST_LINE: &str = "fabrix gateways 1";
 
 impl State {
+    /// Clients that were shut out and may still have locks.
+    pub fn gone_clients(&self) -> impl Iterator<Item = &str> {
+        let fenced = self.members.values().filter(|member| member.fenced);
+        let fenced = fenced.map(|member| member.client.as_str());
+        let former = self.members.values().map(|member| member.former.as_str());
+        fenced.chain(former)
+    }
+
     /// The gateway of this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<(Slot, &Member)> {
@@ -119,7 +131,18 @@ fn slot_of(word: &str) -> Option<Slot> {
 
 impl Member {
     fn read(words: &[&str]) -> Option<Self> {
-        let [life, fenced, client, neighbour, name, listeners, disks] = *words else {
+        let [
+            life,
+            fenced,
+            client,
+            former,
+            neighbour,
+            name,
+            exports,
+            listeners,
+            disks,
+        ] = *words
+        else {
             return None;
         };
         let disk = |word: &str| {
@@ -134,6 +157,8 @@ impl Member {
                 _ => return None,
             },
             client: client.to_owned(),
+            former: former.to_owned(),
+            exports: exports.to_owned(),
             neighbour: neighbour.to_owned(),
             name: name.to_owned(),
             listeners: listeners.split(',').map(str::to_owned).collect(),
@@ -165,11 +190,13 @@ impl fmt::Display for Member {
         let disks: Vec<String> = disks.map(|(nsid, uuid)| format!("{nsid}={uuid}")).collect();
         write!(
             f,
-            "{} {fenced} {} {} {} {} {}",
+            "{} {fenced} {} {} {} {} {} {} {}",
             self.life,
             self.client,
+            self.former,
             self.neighbour,
             self.name,
+            self.exports,
             self.listeners.join(","),
             disks.join(",")
         )
@@ -185,6 +212,8 @@ mod tests {
             life: number,
             fenced: number == 2,
             client: format!("192.0.2.{number}:0/77"),
+            former: "-".to_owned(),
+            exports: "nqn.a+iqn.a".to_owned(),
             neighbour: "192.0.2.1:4000".to_owned(),
             name: format!("machine/{number}"),
             listeners: vec!["nvme+tcp://192.0.2.1:4420".to_owned(); 2],
@@ -218,9 +247,9 @@ mod tests {
             "fabrix gateways 2\n",
             "fabrix gateways 1\nowner 1",
             "fabrix gateways 1\nowner 1 17",
-            "fabrix gateways 1\nmember 1 1 alive a b c d 1=e",
-            "fabrix gateways 1\nmember 0 1 live a b c d 1=e",
-            "fabrix gateways 1\nmember 1 1 live a b c d 1",
+            "fabrix gateways 1\nmember 1 1 alive a - b c n d 1=e",
+            "fabrix gateways 1\nmember 0 1 live a - b c n d 1=e",
+            "fabrix gateways 1\nmember 1 1 live a - b c n d 1",
         ] {
             assert!(State::parse(bad).is_err(), "{bad}");
         }

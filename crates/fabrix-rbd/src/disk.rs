@@ -20,6 +20,8 @@ pub struct RbdDisk {
     image: Arc<Image>,
     metadata: Arc<Metadata>,
     lock: Arc<Lock>,
+    /// The image has the feature exclusive-lock, and may be written.
+    can_be_owned: bool,
     geometry: Geometry,
     identity: Identity,
 }
@@ -64,7 +66,10 @@ fn open_as(opening: Arc<Opening>) -> Result<RbdDisk, OpenError> {
     let facts = image.facts().map_err(failed)?;
     let geometry = geometry(&facts, name, common)
         .map_err(|why| OpenError::new(OpenErrorKind::Usage, format!("{text}: {why}")))?;
+    let is_writable = !common.read_only && name.snapshot.is_none();
+    let can_be_owned = is_writable && image.can_be_locked().map_err(failed)?;
     Ok(RbdDisk {
+        can_be_owned,
         identity: identity(text, &image, &facts, common),
         metadata: Arc::new(Metadata(Arc::clone(&image))),
         lock: Lock::new(&image),
@@ -177,7 +182,8 @@ impl Device for RbdDisk {
     }
 
     fn ownership(&self) -> Option<Arc<dyn Ownership>> {
-        Some(Arc::clone(&self.lock) as Arc<dyn Ownership>)
+        let lock = self.can_be_owned.then(|| Arc::clone(&self.lock));
+        lock.map(|lock| lock as Arc<dyn Ownership>)
     }
 
     fn watch(&self, changed: Box<dyn Fn() + Send + Sync>) -> Option<Watching> {
@@ -198,8 +204,10 @@ impl RbdDisk {
     /// The same image in another size, or in the present one.
     fn resize_open(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let name = &self.identity.name;
-        let failed =
-            |error: Error| OpenError::new(OpenErrorKind::Unreachable, format!("{name}: {error}"));
+        let failed = |error: Error| {
+            self.lock.note_error(&error);
+            OpenError::new(OpenErrorKind::Unreachable, format!("{name}: {error}"))
+        };
         if let Some(bytes) = bytes {
             self.image.resize(bytes).map_err(failed)?;
         }
@@ -210,6 +218,7 @@ impl RbdDisk {
             image: Arc::clone(&self.image),
             metadata: Arc::clone(&self.metadata),
             lock: Arc::clone(&self.lock),
+            can_be_owned: self.can_be_owned,
             geometry: Geometry {
                 blocks,
                 ..self.geometry.clone()

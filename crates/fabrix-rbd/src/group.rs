@@ -23,10 +23,18 @@ impl GroupStore {
     /// The things of the group of this name, in the pool of an image.
     ///
     /// # Errors
-    /// The cluster does not answer, or refuses.
+    /// The cluster does not answer, or does not let this user shut other clients out.
     pub fn open(access: &Access, image: &Name, group: &str) -> Result<Self, OpenError> {
         let failed = |error: Error| OpenError::new(OpenErrorKind::Unreachable, error.to_string());
         let cluster = Cluster::connect_impatient(access).map_err(failed)?;
+        cluster.may_shut_out().map_err(|error| {
+            let user = access.user.as_deref().unwrap_or("admin");
+            let sentence = format!(
+                "{error}; a gateway has to: ceph auth caps client.{user} mon 'profile rbd' osd 'profile rbd pool={}'",
+                image.pool
+            );
+            OpenError::new(OpenErrorKind::Authentication, sentence)
+        })?;
         let objects = Objects::beside(&cluster, image).map_err(failed)?;
         Ok(Self {
             access: access.clone(),
@@ -97,6 +105,6 @@ impl GroupStore {
     }
 
     fn beat_object(&self, slot: u16) -> String {
-        format!("{}.{slot}", self.object)
+        format!("{}/{slot}", self.object)
     }
 }

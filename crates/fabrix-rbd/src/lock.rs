@@ -32,29 +32,22 @@ impl Lock {
         }
     }
 
+    /// Notes an error of another call.
+    pub(crate) fn note_error(&self, error: &Error) {
+        self.note(-i64::from(error.errno().unwrap_or(errno::EIO)));
+    }
+
     fn check(&self, result: Result<(), Error>) -> Result<(), OpenError> {
         result.map_err(|error| {
-            let number = error.errno().unwrap_or(errno::EIO);
-            self.note(-i64::from(number));
-            match number {
-                errno::EINVAL => {
-                    let name = self.image.name();
-                    OpenError::new(
-                        OpenErrorKind::Unsupported,
-                        format!(
-                            "the image {name} has no exclusive lock: rbd feature enable {name} exclusive-lock"
-                        ),
-                    )
-                }
-                _ => OpenError::new(OpenErrorKind::Unreachable, error.to_string()),
-            }
+            self.note_error(&error);
+            OpenError::new(OpenErrorKind::Unreachable, error.to_string())
         })
     }
 }
 
 impl Ownership for Lock {
-    fn acquire(&self) -> Result<(), OpenError> {
-        self.check(self.image.lock())
+    fn acquire(&self, gone: &[String]) -> Result<(), OpenError> {
+        self.check(self.image.lock(gone))
     }
 
     fn release(&self) -> Result<(), OpenError> {

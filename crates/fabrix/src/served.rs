@@ -16,7 +16,7 @@ mod sizes;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use fabrix_block::Watching;
 use fabrix_block::spec::{Size, without_secrets};
@@ -139,30 +139,39 @@ impl Served {
     }
 
     /// Resizes a disk to `bytes`, or reads its current size if `bytes` is None. A smaller size
-    /// needs `shrink`.
+    /// needs `shrink`. Nobody waits for the storage meanwhile but the caller.
     pub(crate) fn resize(
         &self,
         nsid: u32,
         bytes: Option<u64>,
         shrink: bool,
     ) -> Result<(), Failure> {
+        let export = self.to_resize(nsid)?;
+        if let Some(bytes) = bytes.filter(|_| !shrink) {
+            refuse_shrinking(&export, bytes)?;
+        }
+        let device = export.device.resize(bytes)?;
         let _one_at_a_time = lock(&self.state);
+        self.change_disks(|disks| {
+            let at = position(disks, nsid)?;
+            if !Arc::ptr_eq(&disks[at].device, &export.device) {
+                return Err(format!("namespace {nsid} has changed meanwhile; try again"));
+            }
+            disks[at].device = device;
+            Ok(())
+        })
+    }
+
+    /// The export that is to be resized.
+    fn to_resize(&self, nsid: u32) -> Result<Export, Failure> {
         if self.asks.get().is_some() && self.is_shut_out() {
             return Err(Failure::io(
                 "the cluster has shut this gateway out; it comes back by itself",
             ));
         }
         let exports = self.exports();
-        let export = &exports[position(&exports, nsid).map_err(Failure::usage)?];
-        if let Some(bytes) = bytes.filter(|_| !shrink) {
-            refuse_shrinking(export, bytes)?;
-        }
-        let device = export.device.resize(bytes)?;
-        self.change_disks(|disks| {
-            let at = position(disks, nsid)?;
-            disks[at].device = device;
-            Ok(())
-        })
+        let at = position(&exports, nsid).map_err(Failure::usage)?;
+        Ok(exports[at].clone())
     }
 
     /// Listens on an additional address.

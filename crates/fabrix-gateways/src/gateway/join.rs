@@ -18,8 +18,11 @@ impl Gateway {
         if let Some(earlier) = earlier.filter(|earlier| self.may_reach_disks(earlier)) {
             return Ok(Action::Fence(earlier.client.clone()));
         }
-        let life = earlier.map_or(1, |earlier| earlier.life + 1);
-        state.members.insert(slot, self.member(life));
+        let mut member = self.member(earlier.map_or(1, |earlier| earlier.life + 1));
+        if let Some(earlier) = earlier {
+            member.former.clone_from(&earlier.client);
+        }
+        state.members.insert(slot, member);
         Ok(Action::Write(version, state))
     }
 
@@ -29,14 +32,20 @@ impl Gateway {
         !earlier.fenced && !is_me && !self.fenced.contains(&earlier.client)
     }
 
-    /// Refuses other disks under the same numbers.
+    /// Refuses other disks or names than those of the other gateways.
     fn check(&self, state: &State) -> Result<(), Refusal> {
+        let mine = self.member(0);
         let others = state.members.values();
-        for other in others.filter(|it| !it.fenced && it.name != self.about.name) {
-            for (nsid, (uuid, _)) in &self.about.disks {
-                if other.disks.get(nsid).is_some_and(|there| there != uuid) {
-                    return Err(Refusal::OtherDisk(other.name.clone(), *nsid));
-                }
+        for other in others.filter(|it| !it.fenced && it.name != mine.name) {
+            if other.exports != mine.exports {
+                return Err(Refusal::OtherNames(
+                    other.name.clone(),
+                    other.exports.clone(),
+                ));
+            }
+            let mut numbers = other.disks.keys().chain(mine.disks.keys());
+            if let Some(nsid) = numbers.find(|nsid| other.disks.get(nsid) != mine.disks.get(nsid)) {
+                return Err(Refusal::OtherDisk(other.name.clone(), *nsid));
             }
         }
         Ok(())
@@ -63,6 +72,8 @@ impl Gateway {
             life,
             fenced: false,
             client: self.client.clone(),
+            former: "-".to_owned(),
+            exports: self.about.exports.clone(),
             neighbour: self.about.neighbour.clone(),
             name: self.about.name.clone(),
             listeners: self.about.listeners.clone(),

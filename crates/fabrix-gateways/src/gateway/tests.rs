@@ -72,6 +72,7 @@ fn about(number: usize, groups: &[u32]) -> About {
     About {
         name: format!("gateway{number}"),
         neighbour: format!("192.0.2.{number}:5000"),
+        exports: "nqn.a+iqn.a".to_owned(),
         listeners: vec![format!("nvme+tcp://192.0.2.{number}:4420")],
         disks: disks
             .map(|(nsid, group)| (nsid, (format!("disk{nsid}"), *group)))
@@ -332,6 +333,18 @@ fn another_disk_under_the_same_number_and_a_full_group_are_refused() {
     assert_eq!(
         other.next(now),
         Err(Refusal::OtherDisk("gateway1".to_owned(), 1))
+    );
+    let [one, names] = ["gateway1", "nqn.a+iqn.a"].map(str::to_owned);
+    other.about.exports = "nqn.b+iqn.a".to_owned();
+    assert_eq!(
+        other.next(now),
+        Err(Refusal::OtherNames(one.clone(), names))
+    );
+    other.about = about(18, &[1, 1]);
+    assert_eq!(
+        other.next(now),
+        Err(Refusal::OtherDisk(one, 2)),
+        "one more disk"
     );
 }
 

@@ -82,7 +82,7 @@ impl Device for ClusterDisk {
 
 impl Ownership for ClusterDisk {
     /// The former owner learns of it later.
-    fn acquire(&self) -> Result<(), OpenError> {
+    fn acquire(&self, _gone: &[String]) -> Result<(), OpenError> {
         let mut state = self.cluster.state();
         if !state.admits_now(self.client) {
             return Err(self.refused());

@@ -153,7 +153,7 @@ impl Driver {
             }
             Action::Take(_) => {
                 disk.take_newest_map();
-                return of_lock(disk.acquire().is_ok());
+                return of_lock(disk.acquire(&[]).is_ok());
             }
             Action::Release(_) => return of_lock(disk.release().is_ok()),
             Action::Renew => return Outcome::Renewed(String::new()),

@@ -108,6 +108,7 @@ impl Group {
         let about = About {
             name,
             neighbour: neighbour.clone(),
+            exports: "the-names".to_owned(),
             listeners: vec![server::nvme_at(TARGETS[index]).to_string()],
             disks: [(1, (uuid, ANA_GROUP_DEFAULT))].into(),
         };

@@ -214,9 +214,10 @@ Disks:
   ram:1G                          memory
   null:1T                         reads zeroes, forgets writes
   /path, vm.img or file:PATH,size=1G  a file (made if size= is given) or a block device; direct=off for buffered
+  rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT]  an image of Ceph; id=USER (admin), conf=FILE, keyring=FILE
   raid0:chunk=256k,(A,B,...)      a stripe of any disks
   multipath:(URI,URI,...)         one remote disk over several paths; policy=queue-depth, round-robin[:N], bytes[:N],
-                                  fixed[:N], service-time or latency; failover=safe or fast
+                                  fixed[:N], service-time, latency or numa; failover=safe or fast
   nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk; nvme+rdma:// instead, over RDMA
   iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  a remote disk; iser:// instead, over RDMA;
                                   target_user= and target_password= for mutual CHAP.

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let exports = (1..).zip(&args.disks);
     let exports = exports.map(|(number, text)| export_opener.open(number, text));
     let exports = exports.collect::<Result<Vec<_>, Failure>>()?;
-    let group = join(args, &exports, &listen)?;
+    let group = join(args, &exports, (&listen, &names))?;
     let gateways = match &group {
         Some(group) => group.gateways(gateways.referrals)?,
         None => gateways,
@@ -124,12 +124,17 @@ fn names(args: &ServeArgs, listen: &[Listen]) -> ExportNames {
 }
 
 /// Joins the gateway group, if the user names one.
-fn join(args: &ServeArgs, exports: &[Export], listen: &[Listen]) -> Result<Option<Group>, Failure> {
+fn join(
+    args: &ServeArgs,
+    exports: &[Export],
+    (listen, names): (&[Listen], &ExportNames),
+) -> Result<Option<Group>, Failure> {
     let wanted = args.gateway_group.as_ref().map(|group| Wanted {
         group,
         disks: &args.disks,
         exports,
         listen,
+        names,
     });
     wanted.map(|wanted| Group::join(&wanted)).transpose()
 }

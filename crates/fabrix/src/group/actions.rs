@@ -21,7 +21,10 @@ impl Thread {
             Action::Take(group) => self.exported(|it| {
                 let newest = it.store.await_newest_map();
                 newest.map_err(Failure::io)?;
-                it.served.take(*group)
+                let state = it.gateway.state();
+                let gone = state.into_iter().flat_map(|state| state.gone_clients());
+                let gone: Vec<String> = gone.map(str::to_owned).collect();
+                it.served.take(*group, &gone)
             }),
             Action::Release(group) => self.exported(|it| it.served.release(*group)),
             Action::GiveUp => self.exported(|it| it.served.give_up()),
@@ -65,10 +68,11 @@ pub(super) fn at_store(store: &GroupStore, action: &Action) -> Result<Outcome, E
     match action {
         Action::Look(slots) => look(store, slots),
         Action::Fence(client) => {
+            store.shut_out(client)?;
             log::warn(format_args!(
-                "gateway group: the client {client} of a gateway that is gone is shut out"
+                "gateway group: the client {client} is shut out: its gateway is gone, or has begun anew"
             ));
-            store.shut_out(client).map(|()| Outcome::Done)
+            Ok(Outcome::Done)
         }
         Action::Write(version, state) => {
             let replaced = store.replace(*version, &state.to_string())?;
@@ -97,8 +101,11 @@ pub(super) fn sentence(refusal: &Refusal) -> String {
             "it is full; a gateway that is gone and serves nothing makes room".to_owned()
         }
         Refusal::OtherDisk(gateway, nsid) => format!(
-            "namespace {nsid} is another disk at the gateway {gateway}: give each gateway the same disks in the same \
-             order"
+            "namespace {nsid} is another disk at the gateway {gateway}, or in another ANA group or form: give each \
+             gateway the same disks in the same order"
+        ),
+        Refusal::OtherNames(gateway, names) => format!(
+            "the gateway {gateway} has other names ({names}): give each gateway the same --nqn and --iqn"
         ),
     }
 }

@@ -6,6 +6,7 @@
 //! this module runs all of that. Hosts are served without it.
 
 mod actions;
+mod checks;
 mod neighbours;
 mod start;
 

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabrix_gateways::State;
 
@@ -109,7 +109,11 @@ fn call(address: SocketAddr, (alive, events): (Weak<()>, Sender<Event>)) {
                 match TcpStream::connect_timeout(&address, CALL) {
                     Ok(stream) => {
                         was_there = true;
+                        let began = Instant::now();
                         listen_to(&stream, &alive, &events);
+                        if began.elapsed() < CALL {
+                            thread::sleep(CALL);
+                        }
                     }
                     Err(error) if was_there && error.kind() == ErrorKind::ConnectionRefused => {
                         let _ending = events.send(Event::Ended(address));

@@ -1,23 +1,21 @@
 //! How `serve` joins a group, before hosts see anything.
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, TcpListener};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabrix_block::Spec;
-use fabrix_block::spec::{Disk, Rbd};
 use fabrix_gateways::{About, Action, Gateway, Refusal, Slot, State};
 use fabrix_rbd::GroupStore;
 use fabrix_rt::needed_thread;
 use fabrix_target::{Catalog, Export, Gateways, Listen};
 
 use super::actions::{at_store, sentence};
+use super::checks::{check, check_alone, check_port};
 use super::neighbours::Neighbours;
 use super::{Event, Member, Thread};
 use crate::disks::{access, image};
+use crate::export_names::ExportNames;
 use crate::failure::{Failure, Kind};
 use crate::machine;
 use crate::served::{Served, gateways_of, listen_uri, refuse_all};
@@ -30,6 +28,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) disks: &'a [String],
     pub(crate) exports: &'a [Export],
     pub(crate) listen: &'a [Listen],
+    /// Names under which hosts see the disks.
+    pub(crate) names: &'a ExportNames,
 }
 
 /// A gateway that has joined its group and serves nothing yet.
@@ -52,11 +52,7 @@ impl Group {
         let refused = |why: String| Failure::usage(format!("--gateway-group: {why}"));
         let rbd = check(wanted).map_err(refused)?;
         // A second process of this gateway would shut the first one out.
-        wanted
-            .listen
-            .iter()
-            .try_for_each(check_port)
-            .map_err(refused)?;
+        wanted.listen.iter().try_for_each(check_port)?;
         let store = GroupStore::open(&access(&rbd), &image(&rbd), wanted.group)?;
         let (sender, events) = channel();
         let ip = wanted.listen[0].portal.address.ip();
@@ -64,7 +60,9 @@ impl Group {
             Failure::io(format!("--gateway-group: cannot listen on {ip}: {error}"))
         })?;
         let client = store.client().map_err(|error| unreachable(&error))?;
-        let gateway = Gateway::new(about(wanted, &neighbours), client, Duration::ZERO);
+        let about = about(wanted, &neighbours);
+        check_alone(&store, &about.name).map_err(refused)?;
+        let gateway = Gateway::new(about, client, Duration::ZERO);
         let mut group = Self {
             gateway,
             store,
@@ -166,26 +164,6 @@ impl Group {
     }
 }
 
-/// Checks that no other process has a port. That of a killed process is free a moment after its
-/// end.
-fn check_port(listen: &Listen) -> Result<(), String> {
-    let address = listen.portal.address;
-    let until = Instant::now() + PORT_PATIENCE;
-    while !listen.protocol.is_rdma() {
-        match TcpListener::bind(address) {
-            Ok(_) => break,
-            Err(error) if error.kind() != ErrorKind::AddrInUse || Instant::now() >= until => {
-                return Err(format!("cannot listen on {address}: {error}"));
-            }
-            Err(_) => thread::sleep(PORT_RETRY),
-        }
-    }
-    Ok(())
-}
-
-const PORT_PATIENCE: Duration = Duration::from_secs(1);
-const PORT_RETRY: Duration = Duration::from_millis(10);
-
 fn unreachable(error: &fabrix_rbd::Error) -> Failure {
     Failure::new(Kind::Connect, format!("--gateway-group: {error}"))
 }
@@ -197,60 +175,16 @@ fn about(wanted: &Wanted<'_>, neighbours: &Neighbours) -> About {
     let disks = wanted.exports.iter();
     About {
         name: format!("{}/{}", machine::id(), wanted.listen[0].portal.address),
+        exports: format!("{}+{}", wanted.names.nqn, wanted.names.iqn),
         neighbour: neighbours.address().to_string(),
         listeners,
         disks: disks
             .map(|export| {
                 let uuid = export.device.identity().uuid_text();
-                (export.number, (uuid, export.ana_group))
+                let block_bytes = export.device.geometry().block_bytes;
+                let word = format!("{uuid}/{block_bytes}/{}", export.ana_group);
+                (export.number, (word, export.ana_group))
             })
             .collect(),
-    }
-}
-
-/// Checks that disks and addresses are those of a group. Returns the first image.
-fn check(wanted: &Wanted<'_>) -> Result<Rbd, String> {
-    check_name(wanted.group)?;
-    let specs = wanted
-        .disks
-        .iter()
-        .filter_map(|text| Spec::parse(text).ok());
-    let images: Vec<(String, Option<Rbd>)> = specs
-        .map(|spec| match &spec.disk {
-            Disk::Rbd(rbd) if rbd.snapshot.is_none() => (spec.to_string(), Some(rbd.clone())),
-            _ => (spec.to_string(), None),
-        })
-        .collect();
-    if let Some((other, _)) = images.iter().find(|(_, image)| image.is_none()) {
-        return Err(format!(
-            "{other} is no image of Ceph: only Ceph shuts a gateway out that is gone"
-        ));
-    }
-    let mut images = images.into_iter().filter_map(|(_, image)| image);
-    let first = images.next().ok_or("there is no disk")?;
-    if images.any(|other| access(&other) != access(&first)) {
-        return Err("all images need the same id=, conf= and keyring=".to_owned());
-    }
-    let unnamed = |ip: IpAddr| ip.is_unspecified();
-    let wrong = wanted.listen.iter().map(|listen| listen.portal.address);
-    match wrong
-        .into_iter()
-        .find(|it| unnamed(it.ip()) || it.port() == 0)
-    {
-        Some(address) => Err(format!(
-            "{address}: name the address and the port at which hosts reach this gateway with --listen"
-        )),
-        None => Ok(first),
-    }
-}
-
-fn check_name(group: &str) -> Result<(), String> {
-    let is_good =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    match !group.is_empty() && group.len() <= 64 && group.bytes().all(is_good) {
-        true => Ok(()),
-        false => Err(format!(
-            "`{group}` is no name of a group: it has 1 to 64 lower case letters, digits, `-` and `.`"
-        )),
     }
 }

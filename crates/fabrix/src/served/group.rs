@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fabrix_block::Ownership;
 use fabrix_gateways::{Slot, State, controller_ids};
@@ -21,7 +23,7 @@ impl Served {
         let _joined = self.asks.set(Box::new(asks));
     }
 
-    /// Asks the other gateways of the group for an ANA group.
+    /// Asks the other gateways of the group for an ANA group, and waits until it is here.
     pub(crate) fn ask_for(&self, group: u32) -> Result<(), Failure> {
         let asks = self.asks.get();
         let asks = asks
@@ -34,7 +36,24 @@ impl Served {
             return Err(Failure::usage(format!("no disk is in ANA group {group}")));
         }
         asks(group);
+        let until = Instant::now() + TAKEN_WITHIN;
+        while !self.serves(group) {
+            if Instant::now() >= until {
+                return Err(Failure::io(format!(
+                    "ANA group {group} has not come within {} s; the log of both gateways says why",
+                    TAKEN_WITHIN.as_secs()
+                )));
+            }
+            thread::sleep(LOOK);
+        }
         Ok(())
+    }
+
+    /// Whether hosts can use an ANA group here.
+    fn serves(&self, group: u32) -> bool {
+        let catalog = self.target.catalog();
+        let listen = catalog.listen.iter().find(|it| it.has_ana_states());
+        listen.is_some_and(|listen| catalog.ana_state(group, listen) == AnaState::Optimized)
     }
 
     /// Refuses what a gateway of a group does not do.
@@ -45,12 +64,12 @@ impl Served {
         }
     }
 
-    /// Lets hosts use the disks of an ANA group. They are locked first, and their reservations are
-    /// read anew.
-    pub(crate) fn take(&self, group: u32) -> Result<(), Failure> {
+    /// Lets hosts use the disks of an ANA group. They are locked first, also if clients of `gone`
+    /// still have their locks, and their reservations are read anew.
+    pub(crate) fn take(&self, group: u32, gone: &[String]) -> Result<(), Failure> {
         let _one_at_a_time = lock(&self.state);
         for ownership in self.ownerships(Some(group)) {
-            ownership.acquire()?;
+            ownership.acquire(gone)?;
         }
         let loaded = self.target.load_reservations(group);
         let set = loaded.and_then(|()| self.target.set_ana_state(group, AnaState::Optimized, all));
@@ -162,6 +181,10 @@ pub(super) fn group_json((group, mine): &(State, Slot)) -> Value {
     });
     members.collect()
 }
+
+/// Longest wait for an ANA group, and the time between two looks.
+const TAKEN_WITHIN: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(10);
 
 fn all(_: &Listen) -> bool {
     true

@@ -48,12 +48,12 @@ const SETTINGS: [(&str, &str); 4] = [
     ("rbd_cache", "false"),
     ("rbd_disable_zero_copy_writes", "true"),
     ("client_mount_timeout", "15"),
-    ("rados_mon_op_timeout", "15"),
+    ("rados_mon_op_timeout", "3"),
 ];
 
 /// A setting of clients that do not wait for ever. Their requests may still be carried out after
 /// they were given up.
-const IMPATIENT: (&str, &str) = ("rados_osd_op_timeout", "3");
+const IMPATIENT: (&str, &str) = ("rados_osd_op_timeout", "2");
 
 impl Cluster {
     /// Connects. Waits for the cluster, at most some 15 s.
@@ -123,16 +123,28 @@ impl Cluster {
     /// # Errors
     /// The cluster refuses, or does not answer.
     pub fn shut_out(&self, client: &str) -> Result<(), Error> {
+        self.blocklist(client, SHUT_OUT_SECONDS)?;
+        self.await_newest_map()
+    }
+
+    /// Finds out whether this client may shut others out. An address that no client has is shut out
+    /// for a second.
+    ///
+    /// # Errors
+    /// It may not, or the cluster does not answer.
+    pub fn may_shut_out(&self) -> Result<(), Error> {
+        self.blocklist(NO_CLIENT, 1)
+    }
+
+    fn blocklist(&self, client: &str, seconds: u32) -> Result<(), Error> {
         let what = || format!("cannot shut the client {client} out");
         let address = c_text(client, what)?;
         let rados = &self.handle.libraries.rados;
         // SAFETY: the client is connected, and the address is a C string.
         // WHY UNSAFE: a call into a C library.
-        let result = unsafe {
-            (rados.rados_blocklist_add)(self.handle.raw, address.as_ptr(), SHUT_OUT_SECONDS)
-        };
-        check(result, what)?;
-        self.await_newest_map()
+        let result =
+            unsafe { (rados.rados_blocklist_add)(self.handle.raw, address.as_ptr(), seconds) };
+        check(result, what)
     }
 
     /// Waits until this client has the newest map of the cluster.
@@ -150,8 +162,12 @@ impl Cluster {
     }
 }
 
-/// How long a client stays shut out. Its requests cannot be on their way for longer.
-const SHUT_OUT_SECONDS: u32 = 3600;
+/// How long a client stays shut out: a year. A process that was stopped may go on after any time,
+/// with requests that it has had before.
+const SHUT_OUT_SECONDS: u32 = 365 * 24 * 3600;
+
+/// An address of documentation (RFC 5737).
+const NO_CLIENT: &str = "192.0.2.0:0/1";
 
 impl Handle {
     fn new(user: &str) -> Result<Self, Error> {

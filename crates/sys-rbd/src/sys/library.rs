@@ -82,6 +82,7 @@ functions_of_library! {
         fn rbd_resize(RawImage, u64) -> c_int;
         fn rbd_metadata_get(RawImage, *const c_char, *mut c_char, *mut usize) -> c_int;
         fn rbd_metadata_set(RawImage, *const c_char, *const c_char) -> c_int;
+        fn rbd_get_features(RawImage, *mut u64) -> c_int;
         fn rbd_lock_acquire(RawImage, c_int) -> c_int;
         fn rbd_lock_release(RawImage) -> c_int;
         fn rbd_is_exclusive_lock_owner(RawImage, *mut c_int) -> c_int;

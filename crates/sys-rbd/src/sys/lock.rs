@@ -10,27 +10,27 @@ use crate::Error;
 
 /// RBD_LOCK_MODE_EXCLUSIVE: the lock does not move by itself when another client writes.
 const EXCLUSIVE: c_int = 0;
-
-/// How often the lock is taken from another client, before it is left to it.
-const ATTEMPTS: u32 = 3;
+/// RBD_FEATURE_EXCLUSIVE_LOCK.
+const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
 
 impl Image {
-    /// Takes the exclusive lock. A client that still has it is shut out. Waits for the cluster.
+    /// Takes the exclusive lock. It is taken away from a client of `gone`, which were shut out, and
+    /// from no other one. Waits for the cluster.
     ///
     /// # Errors
-    /// The image has no such lock, the cluster refuses, or this client was shut out.
-    pub fn lock(&self) -> Result<(), Error> {
-        let what = || format!("cannot lock the image {}", self.name());
-        for _ in 0..ATTEMPTS {
-            let other = match self.has_lock()? {
-                true => None,
-                false => self.lock_owner()?,
-            };
-            let Some(other) = other else {
-                break;
-            };
-            self.break_lock(&other)?;
+    /// Another client has it, the cluster refuses, or this client was shut out.
+    pub fn lock(&self, gone: &[String]) -> Result<(), Error> {
+        if !self.has_lock()?
+            && let Some(owner) = self.lock_owner()?
+        {
+            let text = owner.to_string_lossy();
+            if !gone.iter().any(|client| *client == text) {
+                let what = format!("the image {} is locked by the client {text}", self.name());
+                return Err(Error::refused(what, i64::from(-libc::EBUSY)));
+            }
+            self.break_lock(&owner)?;
         }
+        let what = || format!("cannot lock the image {}", self.name());
         // SAFETY: the image is open.
         // WHY UNSAFE: a call into a C library.
         let result = unsafe { (self.libraries().rbd.rbd_lock_acquire)(self.raw(), EXCLUSIVE) };
@@ -48,6 +48,20 @@ impl Image {
         check(result, || {
             format!("cannot unlock the image {}", self.name())
         })
+    }
+
+    /// Whether the image has the feature.
+    ///
+    /// # Errors
+    /// The cluster refuses.
+    pub fn can_be_locked(&self) -> Result<bool, Error> {
+        let mut features = 0;
+        // SAFETY: the image is open, and the function writes one number.
+        // WHY UNSAFE: a call into a C library.
+        let result =
+            unsafe { (self.libraries().rbd.rbd_get_features)(self.raw(), &raw mut features) };
+        let what = || format!("cannot read the features of the image {}", self.name());
+        check(result, what).map(|()| features & FEATURE_EXCLUSIVE_LOCK != 0)
     }
 
     fn has_lock(&self) -> Result<bool, Error> {

@@ -60,6 +60,6 @@ pub(crate) fn run(run: &Run) -> Report {
     report
 }
 
-/// Some time after the last fault, one gateway serves. A gateway asks for its disk 30 s after it has
-/// joined.
+/// Some time after the last fault, one gateway serves. A gateway asks for its disk 30 s after it
+/// has joined.
 const SETTLED: Duration = Duration::from_secs(45);

@@ -64,8 +64,8 @@ pub(crate) enum NamespaceVerb {
         #[arg(value_parser = parse_nsid, value_name = "NSID")]
         nsid: u32,
     },
-    /// Resize a file or an image of Ceph, or apply the size that a disk has now. A smaller size cuts
-    /// it, and the data beyond its new end is lost: that needs --shrink
+    /// Resize a file or an image of Ceph, or apply the size that a disk has now. A smaller size
+    /// cuts it, and the data beyond its new end is lost: that needs --shrink
     Resize {
         /// Its namespace id
         #[arg(value_parser = parse_nsid, value_name = "NSID")]

@@ -167,11 +167,11 @@ take() {
     fabrix ctl --api unix:"$WORK"/api$1 ana take 1 >/dev/null
 }
 
-# cut LINK NUMBER, join LINK NUMBER: the link `hosts` or `storage` of a gateway.
-cut() {
+# unplug LINK NUMBER, plug LINK NUMBER: the link `hosts` or `storage` of a gateway.
+unplug() {
     ip link set $1$2 down
 }
-join() {
+plug() {
     ip link set $1$2 up
 }
 

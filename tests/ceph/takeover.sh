@@ -54,10 +54,10 @@ continue_first() {
     gateway_gets -CONT 1
 }
 cut_storage() {
-    cut storage 1
+    unplug storage 1
 }
 join_storage() {
-    join storage 1
+    plug storage 1
 }
 
 measure "move in order" 3s move :
@@ -68,9 +68,9 @@ measure "cut off from the cluster" 10s cut_storage join_storage
 # A gateway that hosts do not reach, and that reaches the cluster, keeps its disks until they are asked for.
 settle
 load_begins "$GROUP" --keep-alive-tmo 2s --bs 4k --iodepth 4 --runtime 25s
-cut hosts 1
+unplug hosts 1
 take 2
 wait_for 10 serves 2
 bench_is_right
 echo "figure: cut off from hosts, and moved in order: longest $(longest) ms"
-join hosts 1
+plug hosts 1

@@ -39,8 +39,9 @@ pub struct Member {
     pub fenced: bool,
     /// Address of the client by which its requests reach the disks, as the cluster names it.
     pub client: String,
-    /// Address of the client of the life before, or `-`. It was shut out.
-    pub former: String,
+    /// Addresses of the clients of the last lives before, the newest first, or `-` alone. They were
+    /// shut out.
+    pub former: Vec<String>,
     /// Address at which other gateways notice the end of its process.
     pub neighbour: String,
     /// What distinguishes this gateway from others, also after a restart.
@@ -74,8 +75,8 @@ impl State {
     pub fn gone_clients(&self) -> impl Iterator<Item = &str> {
         let fenced = self.members.values().filter(|member| member.fenced);
         let fenced = fenced.map(|member| member.client.as_str());
-        let former = self.members.values().map(|member| member.former.as_str());
-        fenced.chain(former)
+        let former = self.members.values().flat_map(|member| &member.former);
+        fenced.chain(former.map(String::as_str))
     }
 
     /// The gateway of this name.
@@ -157,7 +158,7 @@ impl Member {
                 _ => return None,
             },
             client: client.to_owned(),
-            former: former.to_owned(),
+            former: former.split(',').map(str::to_owned).collect(),
             exports: exports.to_owned(),
             neighbour: neighbour.to_owned(),
             name: name.to_owned(),
@@ -193,7 +194,7 @@ impl fmt::Display for Member {
             "{} {fenced} {} {} {} {} {} {} {}",
             self.life,
             self.client,
-            self.former,
+            self.former.join(","),
             self.neighbour,
             self.name,
             self.exports,
@@ -212,7 +213,7 @@ mod tests {
             life: number,
             fenced: number == 2,
             client: format!("192.0.2.{number}:0/77"),
-            former: "-".to_owned(),
+            former: vec!["192.0.2.9:0/1".to_owned(), "-".to_owned()],
             exports: "nqn.a+iqn.a".to_owned(),
             neighbour: "192.0.2.1:4000".to_owned(),
             name: format!("machine/{number}"),

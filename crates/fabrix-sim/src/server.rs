@@ -244,7 +244,7 @@ pub(crate) const MACHINE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 /// Another address of the target, for hosts with two paths.
 pub(crate) const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 /// The machine of a third gateway.
-pub(crate) const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+pub(crate) const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 4));
 /// Every address of a target.
 pub(crate) const TARGETS: [IpAddr; 3] = [MACHINE, SECOND, THIRD];
 const NVME_PORT: u16 = 4420;

@@ -20,7 +20,9 @@ impl Gateway {
         }
         let mut member = self.member(earlier.map_or(1, |earlier| earlier.life + 1));
         if let Some(earlier) = earlier {
-            member.former.clone_from(&earlier.client);
+            let known = earlier.former.iter().filter(|client| *client != NONE);
+            let former = [&earlier.client].into_iter().chain(known);
+            member.former = former.take(FORMER_MOST).cloned().collect();
         }
         state.members.insert(slot, member);
         Ok(Action::Write(version, state))
@@ -72,7 +74,7 @@ impl Gateway {
             life,
             fenced: false,
             client: self.client.clone(),
-            former: "-".to_owned(),
+            former: vec![NONE.to_owned()],
             exports: self.about.exports.clone(),
             neighbour: self.about.neighbour.clone(),
             name: self.about.name.clone(),
@@ -83,3 +85,9 @@ impl Gateway {
         }
     }
 }
+
+/// Lives whose clients are remembered. One of them may have died with locks before the next one had
+/// taken these.
+const FORMER_MOST: usize = 8;
+/// Stands for no client.
+const NONE: &str = "-";

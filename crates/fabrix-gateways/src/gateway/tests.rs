@@ -273,6 +273,20 @@ fn who_is_started_again_shuts_its_earlier_life_out() {
 }
 
 #[test]
+fn the_clients_of_some_earlier_lives_are_known_as_gone() {
+    let mut world = World::new();
+    for _ in 0..12 {
+        world.processes.clear();
+        world.start(1, &[1]);
+        world.run(1);
+    }
+    let state = world.processes[0].gateway.state().expect("a state");
+    let gone: Vec<&str> = state.gone_clients().collect();
+    assert_eq!(gone[..2], ["client11", "client10"]);
+    assert_eq!(gone.len(), 8);
+}
+
+#[test]
 fn who_leaves_gives_its_groups_away_and_shuts_nobody_out() {
     let mut world = World::new();
     let one = world.start(1, &[1, 3]);

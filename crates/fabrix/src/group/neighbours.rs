@@ -103,7 +103,7 @@ fn call(address: SocketAddr, (alive, events): (Weak<()>, Sender<Event>)) {
     let listening = thread::Builder::new()
         .name("neighbour".to_owned())
         .spawn(move || {
-            // Who was never reached may be behind a wall that refuses connections.
+            // Who was never reached may be behind a firewall that refuses connections.
             let mut was_there = false;
             while alive.strong_count() > 0 {
                 match TcpStream::connect_timeout(&address, CALL) {

@@ -139,27 +139,35 @@ impl Served {
     }
 
     /// Resizes a disk to `bytes`, or reads its current size if `bytes` is None. A smaller size
-    /// needs `shrink`. Nobody waits for the storage meanwhile but the caller.
+    /// needs `shrink`. Nobody waits for the storage meanwhile but the caller. If the disk has changed
+    /// meanwhile, for instance because it tells of the new size itself, this begins again.
     pub(crate) fn resize(
         &self,
         nsid: u32,
         bytes: Option<u64>,
         shrink: bool,
     ) -> Result<(), Failure> {
-        let export = self.to_resize(nsid)?;
-        if let Some(bytes) = bytes.filter(|_| !shrink) {
-            refuse_shrinking(&export, bytes)?;
-        }
-        let device = export.device.resize(bytes)?;
-        let _one_at_a_time = lock(&self.state);
-        self.change_disks(|disks| {
-            let at = position(disks, nsid)?;
-            if !Arc::ptr_eq(&disks[at].device, &export.device) {
-                return Err(format!("namespace {nsid} has changed meanwhile; try again"));
+        let mut wanted = bytes;
+        for _ in 0..RESIZES_MOST {
+            let export = self.to_resize(nsid)?;
+            if let Some(bytes) = wanted.filter(|_| !shrink) {
+                refuse_shrinking(&export, bytes)?;
             }
-            disks[at].device = device;
-            Ok(())
-        })
+            // The second time the disk has its size already.
+            let device = export.device.resize(wanted.take())?;
+            let _one_at_a_time = lock(&self.state);
+            let is_same = |now: &Export| Arc::ptr_eq(&now.device, &export.device);
+            if self.exports().iter().any(is_same) {
+                return self.change_disks(|disks| {
+                    let at = position(disks, nsid)?;
+                    disks[at].device = device;
+                    Ok(())
+                });
+            }
+        }
+        Err(Failure::io(format!(
+            "namespace {nsid} changes all the time; try again"
+        )))
     }
 
     /// The export that is to be resized.
@@ -252,6 +260,9 @@ impl Served {
         self.target.change(edit).map_err(|error| failure(&error))
     }
 }
+
+/// How often a resize begins again.
+const RESIZES_MOST: u32 = 8;
 
 const SAME_DISKS: &str =
     "all gateways of a group have the same disks: end them, and start them with other ones";

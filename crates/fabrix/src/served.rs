@@ -139,8 +139,8 @@ impl Served {
     }
 
     /// Resizes a disk to `bytes`, or reads its current size if `bytes` is None. A smaller size
-    /// needs `shrink`. Nobody waits for the storage meanwhile but the caller. If the disk has changed
-    /// meanwhile, for instance because it tells of the new size itself, this begins again.
+    /// needs `shrink`. Nobody waits for the storage meanwhile but the caller. If the disk has
+    /// changed meanwhile, for instance because it tells of the new size itself, this begins again.
     pub(crate) fn resize(
         &self,
         nsid: u32,

@@ -4,7 +4,7 @@
 # tools: iscsid iscsiadm fio ss udevadm scsi_id dmsetup multipathd libprioconst.so libprioalua.so libchecktur.so sg_rtpg sg_vpd
 # seconds: 600
 # kernel: own newer
-# log: sd [0-9:]+: (Power-on or device reset occurred|Asymmetric access state changed|alua: )
+# log: (sd|scsi) [0-9:]+: (Power-on or device reset occurred|Asymmetric access state changed|alua: )
 # log: sd [0-9:]+: \[sd[a-z]\] (tag|FAILED|Sense|Add\.|CDB)
 # log: device-mapper: multipath: [0-9:]+: (Failing|Reinstating) path
 # log: connection[0-9]+:0: detected conn error|session[0-9]+: session recovery timed out|rejecting I/O to offline device

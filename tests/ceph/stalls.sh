@@ -21,7 +21,8 @@ every_daemon -STOP
 sleep 60
 bench_goes_on
 every_daemon -CONT
-bench_ends 0
+# The host may have given a connection up meanwhile: it has time limits of its own.
+bench_is_right
 
 ticks=$(processor_ticks)
 sleep 3

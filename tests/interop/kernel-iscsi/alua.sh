@@ -6,6 +6,7 @@
 # kernel: own newer
 # log: (sd|scsi) [0-9:]+: (Power-on or device reset occurred|Asymmetric access state changed|alua: )
 # log: sd [0-9:]+: \[sd[a-z]\] (tag|FAILED|Sense|Add\.|CDB)
+# log: t10\.[^:]*: no device found for rtpg
 # log: device-mapper: multipath: [0-9:]+: (Failing|Reinstating) path
 # log: connection[0-9]+:0: detected conn error|session[0-9]+: session recovery timed out|rejecting I/O to offline device
 # log: I/O error, dev sd|callbacks suppressed|Buffer I/O error on dev sd

@@ -2,7 +2,7 @@
 # requests wait, nothing is lost, the program keeps its memory, and an idle one takes no processor time.
 # seconds: 300
 serve_image rbd:rbd/disk
-bench_begins $nvme --bs 16k --iodepth 64 --runtime 95s
+bench_begins $nvme --bs 16k --iodepth 64 --runtime 95s --fast-io-fail-tmo 300s
 sleep 3
 before=$(memory)
 osd -STOP

@@ -36,6 +36,17 @@ wait_for 10 stands_by 1
 take 1
 wait_for 5 serves 1
 
+# A full cluster takes no write. The gateway keeps its disks, so that hosts can read and discard.
+before=$(client 1)
+full_at 0.0001 0.0002 0.0003
+wait_for 20 is_full
+fabrix bench nvme+tcp://10.8.0.1/$GROUP_NQN/1 --rw read --bs 4k --runtime 7s >/dev/null
+serves 1 || fail "a full cluster ends the gateway"
+is "the client of the gateway" "$(client 1)" "$before"
+full_at 0.85 0.9 0.95
+ends_with 2 fabrix ctl --api unix:"$WORK"/api2 namespace resize 1 2G
+contains "a resize at the other gateway" "$said" "another gateway serves ANA group 1"
+
 # The same over iSCSI, in order.
 load_begins "$GROUP_OVER_ISCSI" --bs 4k --iodepth 4 --runtime 4s
 take 2

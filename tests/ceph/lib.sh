@@ -44,6 +44,16 @@ every_daemon() {
     done
 }
 
+# full_at NEARLY STOPPED FULL: the parts of its room from which on an OSD is full. `is_full`: the pool takes no write.
+full_at() {
+    ceph osd set-full-ratio "$3"
+    ceph osd set-backfillfull-ratio "$2"
+    ceph osd set-nearfull-ratio "$1"
+}
+is_full() {
+    ceph osd dump | grep -q "^pool.*,full"
+}
+
 # Memory of our target in KiB.
 memory() {
     sed -n 's/^VmRSS: *\([0-9]*\) kB/\1/p' /proc/$target/status

@@ -2,7 +2,7 @@
 # requests wait, nothing is lost, the program keeps its memory, and an idle one takes no processor time.
 # seconds: 300
 serve_image rbd:rbd/disk
-bench_begins $nvme --bs 16k --iodepth 64 --runtime 95s --fast-io-fail-tmo 300s
+bench_begins $nvme --bs 16k --iodepth 64 --runtime 150s --fast-io-fail-tmo 300s
 sleep 3
 before=$(memory)
 osd -STOP
@@ -15,7 +15,8 @@ sleep 3
 osd -KILL
 sleep 2
 dash "$CLUSTER_SH" osd "$CLUSTER" 0
-sleep 10
+# All placement groups serve again. (An OSD of Ceph 16 that is stopped before never gets there.)
+timeout 60 rados -p rbd ls >/dev/null || fail "the OSD does not come back"
 bench_goes_on
 every_daemon -STOP
 sleep 60

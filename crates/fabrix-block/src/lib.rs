@@ -146,12 +146,12 @@ pub trait Attributes: Send + Sync {
 
 /// Sole use of a disk among several processes. The calls wait for the storage.
 pub trait Ownership: Send + Sync {
-    /// Takes the disk for this process. `gone` are names that the storage has for processes that it
-    /// refuses: the disk is taken from them, and from no other one.
+    /// Takes the disk for this process. It is taken from a process that the storage refuses, and
+    /// from no other one.
     ///
     /// # Errors
     /// Another process has the disk, the storage refuses, or this process is one that it refuses.
-    fn acquire(&self, gone: &[String]) -> Result<(), OpenError>;
+    fn acquire(&self) -> Result<(), OpenError>;
 
     /// Gives the disk back.
     ///

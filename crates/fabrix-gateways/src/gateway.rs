@@ -126,6 +126,11 @@ pub struct Gateway {
     has_hosts: bool,
     /// Nothing is decided before: something has failed.
     not_before: Duration,
+    /// The ANA group that could not be taken last. The others are tried before it.
+    not_taken: u32,
+    /// No new client is made before.
+    renew_at: Duration,
+    pause: Duration,
     doing: Option<(Action, Duration)>,
 }
 
@@ -153,6 +158,9 @@ impl Gateway {
             home_at: None,
             has_hosts: false,
             not_before: now,
+            not_taken: 0,
+            renew_at: now,
+            pause: SHORTEST_PAUSE / 2,
             doing: None,
         }
     }
@@ -216,36 +224,29 @@ impl Gateway {
     }
 
     fn choose(&mut self, now: Duration) -> Result<Action, Refusal> {
-        let must_close = self.lost && self.is_open;
-        if must_close || self.is_useless(now) && !self.serving.is_empty() {
+        if self.must_give_up(now) {
             return Ok(Action::GiveUp);
         }
         if now < self.not_before {
             return Ok(Action::Wait(self.not_before));
         }
         if self.lost {
-            // The others see the end of this process, and shut its client out.
-            return Ok(match self.leaving {
-                true => Action::Leave,
-                false => Action::Renew,
-            });
+            return Ok(self.begin_anew(now));
         }
         if let Some(why) = self.unreadable.take() {
             return Err(Refusal::State(why));
         }
-        if let Some((slot, life)) = self.seat
-            && now >= self.next_beat
+        if now >= self.next_beat
+            && let Some((slot, beat)) = self.beat()
         {
-            self.beats += 1;
-            return Ok(Action::Beat(slot, format!("{life}.{}", self.beats)));
+            return Ok(Action::Beat(slot, beat));
         }
-        let Some((version, state)) = self.known.as_ref().filter(|_| !self.is_old) else {
+        let Some((version, state)) = self.known.clone().filter(|_| !self.is_old) else {
             return Ok(Action::Look(self.others()));
         };
-        let (version, state) = (*version, state.clone());
         match self.seat {
             None if self.leaving => Ok(Action::Leave),
-            None => self.join(version, state),
+            None => self.join((version, state), now),
             Some(seat) => Ok(self.decide(seat, version, &state)),
         }
     }
@@ -254,6 +255,37 @@ impl Gateway {
     fn is_useless(&self, now: Duration) -> bool {
         let is_cut_off = self.seat.is_some() && now.saturating_sub(self.heard) >= LEASE;
         self.lost || is_cut_off
+    }
+
+    /// Whether hosts must not use a disk here any more.
+    fn must_give_up(&self, now: Duration) -> bool {
+        self.lost && self.is_open || self.is_useless(now) && !self.serving.is_empty()
+    }
+
+    /// What a gateway does whose client was shut out.
+    fn begin_anew(&self, now: Duration) -> Action {
+        match self.leaving {
+            // The others see the end of this process, and shut its client out.
+            true => Action::Leave,
+            false if now < self.renew_at => Action::Wait(self.renew_at),
+            false => Action::Renew,
+        }
+    }
+
+    /// The next beat. Its length is always the same, so that a full pool takes it. None: it has not
+    /// joined.
+    ///
+    /// A gateway is not asked for anything else while an action lasts. Beats have to go on
+    /// meanwhile: see [`was_heard`](Self::was_heard).
+    pub fn beat(&mut self) -> Option<(Slot, String)> {
+        let (slot, life) = self.seat?;
+        self.beats += 1;
+        Some((slot, format!("{life:010}.{:020}", self.beats)))
+    }
+
+    /// The cluster has taken a beat that was stored from `began` on, while another action lasts.
+    pub fn was_heard(&mut self, began: Duration) {
+        (self.heard, self.next_beat) = (began, began + BEAT);
     }
 
     /// The gateways whose beats count, as far as they are known.
@@ -272,7 +304,7 @@ impl Gateway {
         match (action, outcome) {
             (_, Outcome::Fenced) => self.lost = true,
             (Action::Beat(..), Outcome::Done) => {
-                (self.heard, self.next_beat) = (began, began + BEAT);
+                self.was_heard(began);
                 self.is_old = true;
                 self.want_home(now);
             }
@@ -282,10 +314,12 @@ impl Gateway {
                 self.fenced.insert(client);
             }
             (Action::Write(_, state), Outcome::Done) => self.wrote(&state, now),
-            (Action::Write(..), _) => self.is_old = true,
+            (Action::Write(..), Outcome::Conflict) => self.is_old = true,
+            (Action::Write(..), _) => (self.is_old, self.not_before) = (true, now + RETRY),
             (Action::Take(group), Outcome::Done) => {
                 self.serving.insert(group);
             }
+            (Action::Take(group), _) => (self.not_taken, self.not_before) = (group, now + RETRY),
             (Action::Release(group), Outcome::Done) => {
                 self.serving.remove(&group);
             }
@@ -295,7 +329,7 @@ impl Gateway {
                 self.serving.clear();
                 (self.lost, self.is_open) = (true, false);
             }
-            (Action::Renew, Outcome::Renewed(client)) => self.renewed(client),
+            (Action::Renew, Outcome::Renewed(client)) => self.renewed(client, now),
             (Action::Wait(_) | Action::Leave, _) => {}
             (_, _) => self.not_before = now + RETRY,
         }
@@ -330,9 +364,17 @@ impl Gateway {
         self.is_old = true;
         self.fenced.clear();
         self.wishes.clear();
+        self.sit(self.place_of_client(state), now);
+    }
+
+    /// Number and life that a state gives to the present client.
+    fn place_of_client(&self, state: &State) -> Option<(Slot, u64)> {
         let mine = state.named(&self.about.name);
         let mine = mine.filter(|(_, member)| member.client == self.client && !member.fenced);
-        let seat = mine.map(|(slot, member)| (slot, member.life));
+        mine.map(|(slot, member)| (slot, member.life))
+    }
+
+    fn sit(&mut self, seat: Option<(Slot, u64)>, now: Duration) {
         if self.seat.is_none() && seat.is_some() {
             (self.heard, self.next_beat) = (now, now);
             self.home_at = Some(now + HOME_AFTER);
@@ -352,9 +394,14 @@ impl Gateway {
             .extend(Some(slot.into()).filter(|home| self.groups().contains(home)));
     }
 
-    fn renewed(&mut self, client: String) {
+    fn renewed(&mut self, client: String, now: Duration) {
         self.client = client;
         (self.lost, self.seat, self.is_old) = (false, None, true);
+        self.pause = match now >= self.renew_at + LONG_LIFE {
+            true => SHORTEST_PAUSE,
+            false => (self.pause * 2).min(LONGEST_PAUSE),
+        };
+        self.renew_at = now + self.pause;
     }
 
     /// Whether another gateway can serve disks now.
@@ -366,5 +413,11 @@ impl Gateway {
 /// Time between joining and asking for the ANA group of its number: hosts that have lost this
 /// gateway connect again meanwhile (Linux tries every 10 s). Before, they would lose the group.
 const HOME_AFTER: Duration = Duration::from_secs(30);
+/// Time between two clients: longer after each that was soon shut out again. So a cluster that
+/// refuses every client gets few of them.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A client that has lasted so long after the pause was not refused by a fault that lasts.
+const LONG_LIFE: Duration = Duration::from_secs(10);
 /// Delay before something that has failed is tried again.
 const RETRY: Duration = Duration::from_millis(250);

@@ -60,7 +60,7 @@ impl Peers {
         }
     }
 
-    /// Notes that the process of a gateway has ended. A later beat shows another process.
+    /// Notes that the process of a gateway seems to have ended. A later beat takes that back.
     pub(crate) fn ended(&mut self, slot: Slot) {
         if let Some(seen) = self.seen.get_mut(&slot) {
             seen.ended = true;

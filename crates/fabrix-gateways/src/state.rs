@@ -4,9 +4,10 @@
 //!
 //! ```text
 //! fabrix gateways 1
-//! member SLOT LIFE live|fenced CLIENT FORMER NEIGHBOUR NAME EXPORTS LISTENERS DISKS
+//! member SLOT LIFE live|fenced CLIENT NEIGHBOUR NAME EXPORTS LISTENERS DISKS
 //! owner GROUP SLOT
 //! wanted GROUP SLOT
+//! end
 //! ```
 
 use std::collections::BTreeMap;
@@ -33,15 +34,12 @@ pub struct State {
 /// A gateway of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// How often this gateway has joined. A client has one life.
+    /// Counts how often a gateway has joined with this number. Each life has a client of its own.
     pub life: u64,
     /// True once the client was shut out, so that nothing of this life reaches a disk any more.
     pub fenced: bool,
     /// Address of the client by which its requests reach the disks, as the cluster names it.
     pub client: String,
-    /// Addresses of the clients of the last lives before, the newest first, or `-` alone. They were
-    /// shut out.
-    pub former: Vec<String>,
     /// Address at which other gateways notice the end of its process.
     pub neighbour: String,
     /// What distinguishes this gateway from others, also after a restart.
@@ -69,14 +67,20 @@ const CONTROLLERS: u16 = 2047;
 const _: () = assert!(MEMBERS_MOST as u32 * 2 * CONTROLLERS as u32 <= 0xffef);
 
 const FIRST_LINE: &str = "fabrix gateways 1";
+const LAST_LINE: &str = "end";
 
 impl State {
-    /// Clients that were shut out and may still have locks.
-    pub fn gone_clients(&self) -> impl Iterator<Item = &str> {
-        let fenced = self.members.values().filter(|member| member.fenced);
-        let fenced = fenced.map(|member| member.client.as_str());
-        let former = self.members.values().flat_map(|member| &member.former);
-        fenced.chain(former.map(String::as_str))
+    /// CNTLIDs of controllers that execute nothing any more, of all gateways but one: those of
+    /// clients that were shut out, and of lives before the present one.
+    #[must_use]
+    pub fn ended_controllers(&self, of_all_but: Slot) -> Vec<RangeInclusive<u16>> {
+        let others = self.members.iter().filter(|(slot, _)| **slot != of_all_but);
+        let ids = others.flat_map(|(slot, member)| {
+            let earlier = (member.life > 1).then(|| controller_ids(*slot, member.life - 1));
+            let present = member.fenced.then(|| controller_ids(*slot, member.life));
+            earlier.into_iter().chain(present)
+        });
+        ids.collect()
     }
 
     /// The gateway of this name.
@@ -97,6 +101,11 @@ impl State {
         if first != FIRST_LINE {
             return Err(format!(
                 "the first line is `{first}`, not `{FIRST_LINE}`: another version of Fabrix has written it"
+            ));
+        }
+        if lines.next_back() != Some(LAST_LINE) {
+            return Err(format!(
+                "the last line is not `{LAST_LINE}`: the text is cut"
             ));
         }
         let mut state = Self::default();
@@ -136,7 +145,6 @@ impl Member {
             life,
             fenced,
             client,
-            former,
             neighbour,
             name,
             exports,
@@ -151,14 +159,14 @@ impl Member {
             Some((nsid.parse().ok()?, uuid.to_owned()))
         };
         Some(Self {
-            life: life.parse().ok()?,
+            // The next life still has a number.
+            life: life.parse::<u32>().ok()?.into(),
             fenced: match fenced {
                 "live" => false,
                 "fenced" => true,
                 _ => return None,
             },
             client: client.to_owned(),
-            former: former.split(',').map(str::to_owned).collect(),
             exports: exports.to_owned(),
             neighbour: neighbour.to_owned(),
             name: name.to_owned(),
@@ -180,7 +188,7 @@ impl fmt::Display for State {
         for (group, slot) in &self.wanted {
             writeln!(f, "wanted {group} {slot}")?;
         }
-        Ok(())
+        writeln!(f, "{LAST_LINE}")
     }
 }
 
@@ -191,10 +199,9 @@ impl fmt::Display for Member {
         let disks: Vec<String> = disks.map(|(nsid, uuid)| format!("{nsid}={uuid}")).collect();
         write!(
             f,
-            "{} {fenced} {} {} {} {} {} {} {}",
+            "{} {fenced} {} {} {} {} {} {}",
             self.life,
             self.client,
-            self.former.join(","),
             self.neighbour,
             self.name,
             self.exports,
@@ -213,7 +220,6 @@ mod tests {
             life: number,
             fenced: number == 2,
             client: format!("192.0.2.{number}:0/77"),
-            former: vec!["192.0.2.9:0/1".to_owned(), "-".to_owned()],
             exports: "nqn.a+iqn.a".to_owned(),
             neighbour: "192.0.2.1:4000".to_owned(),
             name: format!("machine/{number}"),
@@ -238,21 +244,26 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_cut_or_changed_is_refused_or_is_another_state_and_never_a_panic() {
+    fn a_text_that_is_cut_or_changed_is_refused() {
         let text = state().to_string();
-        for end in 0..text.len() {
-            let _read = State::parse(&text[..end]);
+        let whole = text.trim_end().len();
+        for end in 0..whole {
+            assert!(State::parse(&text[..end]).is_err(), "{}", &text[..end]);
         }
+        let member = "fabrix gateways 1\nmember 1 7 live a b c n d 1=e\nend";
+        assert!(State::parse(member).is_ok());
         for bad in [
-            "",
-            "fabrix gateways 2\n",
-            "fabrix gateways 1\nowner 1",
-            "fabrix gateways 1\nowner 1 17",
-            "fabrix gateways 1\nmember 1 1 alive a - b c n d 1=e",
-            "fabrix gateways 1\nmember 0 1 live a - b c n d 1=e",
-            "fabrix gateways 1\nmember 1 1 live a - b c n d 1",
+            "".to_owned(),
+            "fabrix gateways 2\nend".to_owned(),
+            "fabrix gateways 1\nowner 1\nend".to_owned(),
+            "fabrix gateways 1\nowner 1 17\nend".to_owned(),
+            member.replace("live", "alive"),
+            member.replace("member 1", "member 0"),
+            member.replace("1=e", "1"),
+            member.replace(" n ", " n n "),
+            member.replace('7', &u64::MAX.to_string()),
         ] {
-            assert!(State::parse(bad).is_err(), "{bad}");
+            assert!(State::parse(&bad).is_err(), "{bad}");
         }
     }
 

@@ -46,8 +46,8 @@ impl Lock {
 }
 
 impl Ownership for Lock {
-    fn acquire(&self, gone: &[String]) -> Result<(), OpenError> {
-        self.check(self.image.lock(gone))
+    fn acquire(&self) -> Result<(), OpenError> {
+        self.check(self.image.lock())
     }
 
     fn release(&self) -> Result<(), OpenError> {

@@ -8,9 +8,8 @@
 //! map before it writes.
 //!
 //! The exclusive lock is the clients' own affair, as in Ceph: a client without the lock sends no
-//! change, and learns late that another one has taken it. The disk does not know the lock. Ceph's
-//! clients also shut the former owner out when they break a lock. This model does not: the fence of
-//! the gateways has to be enough.
+//! change, and learns late that another one has taken it. The disk does not know the lock. A lock is
+//! taken only from a client that was shut out.
 //!
 //! Requests that have been sent go on after the end of their process, and while it stands still. A
 //! machine that is cut off from the cluster sends what is not there yet when it is back, if the

@@ -150,12 +150,17 @@ impl Served {
         let mut wanted = bytes;
         for _ in 0..RESIZES_MOST {
             let export = self.to_resize(nsid)?;
+            if wanted.is_some() {
+                self.refuse_elsewhere(export.ana_group)?;
+            }
             if let Some(bytes) = wanted.filter(|_| !shrink) {
                 refuse_shrinking(&export, bytes)?;
             }
             // The second time the disk has its size already.
             let device = export.device.resize(wanted.take())?;
             let _one_at_a_time = lock(&self.state);
+            // Else the result may be open by a client of which the group does not know.
+            self.refuse_shut_out()?;
             let is_same = |now: &Export| Arc::ptr_eq(&now.device, &export.device);
             if self.exports().iter().any(is_same) {
                 return self.change_disks(|disks| {
@@ -172,13 +177,9 @@ impl Served {
 
     /// The export that is to be resized.
     fn to_resize(&self, nsid: u32) -> Result<Export, Failure> {
-        if self.asks.get().is_some() && self.is_shut_out() {
-            return Err(Failure::io(
-                "the cluster has shut this gateway out; it comes back by itself",
-            ));
-        }
         let exports = self.exports();
         let at = position(&exports, nsid).map_err(Failure::usage)?;
+        self.refuse_shut_out()?;
         Ok(exports[at].clone())
     }
 

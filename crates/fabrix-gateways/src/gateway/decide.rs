@@ -134,14 +134,15 @@ impl Gateway {
         home == slot || !self.is_live_in(home, state)
     }
 
-    /// An ANA group that it owns and does not serve yet.
+    /// An ANA group that it owns and does not serve yet: the next one after that which could not be
+    /// taken.
     fn to_take(&self, slot: Slot, state: &State) -> Option<u32> {
-        let mut owned = state.owners.iter().filter(|(_, owner)| **owner == slot);
-        let groups = self.groups();
-        let found = owned.find(|(group, _)| {
-            groups.contains(group) && !self.serving.contains(group) && !self.leaving
-        });
-        found.map(|(group, _)| *group)
+        let is_open = |group: &u32| {
+            state.owners.get(group) == Some(&slot) && !self.serving.contains(group) && !self.leaving
+        };
+        let open: BTreeSet<u32> = self.groups().into_iter().filter(is_open).collect();
+        let next = open.range(self.not_taken.saturating_add(1)..).next();
+        next.or_else(|| open.first()).copied()
     }
 }
 

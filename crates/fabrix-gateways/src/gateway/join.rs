@@ -3,35 +3,36 @@
 //! A gateway of the same name in the state is an earlier life of this one. Its client is shut out
 //! first: it may have requests on their way that nobody waits for any more.
 
+use std::time::Duration;
+
 use super::{Action, Gateway, Refusal};
 use crate::{MEMBERS_MOST, Member, Slot, State};
 
 impl Gateway {
     pub(super) fn join(
         &mut self,
-        version: Option<u64>,
-        mut state: State,
+        (version, mut state): (Option<u64>, State),
+        now: Duration,
     ) -> Result<Action, Refusal> {
+        // The answer to its write was lost.
+        if let Some(seat) = self.place_of_client(&state) {
+            self.sit(Some(seat), now);
+            return Ok(self.decide(seat, version, &state));
+        }
         self.check(&state)?;
         let slot = self.place(&state).ok_or(Refusal::Full)?;
         let earlier = state.members.get(&slot);
         if let Some(earlier) = earlier.filter(|earlier| self.may_reach_disks(earlier)) {
             return Ok(Action::Fence(earlier.client.clone()));
         }
-        let mut member = self.member(earlier.map_or(1, |earlier| earlier.life + 1));
-        if let Some(earlier) = earlier {
-            let known = earlier.former.iter().filter(|client| *client != NONE);
-            let former = [&earlier.client].into_iter().chain(known);
-            member.former = former.take(FORMER_MOST).cloned().collect();
-        }
-        state.members.insert(slot, member);
+        let life = earlier.map_or(1, |earlier| earlier.life + 1);
+        state.members.insert(slot, self.member(life));
         Ok(Action::Write(version, state))
     }
 
     /// Whether requests of an earlier life may still reach disks.
     fn may_reach_disks(&self, earlier: &Member) -> bool {
-        let is_me = earlier.client == self.client;
-        !earlier.fenced && !is_me && !self.fenced.contains(&earlier.client)
+        !earlier.fenced && !self.fenced.contains(&earlier.client)
     }
 
     /// Refuses other disks or names than those of the other gateways.
@@ -74,7 +75,6 @@ impl Gateway {
             life,
             fenced: false,
             client: self.client.clone(),
-            former: vec![NONE.to_owned()],
             exports: self.about.exports.clone(),
             neighbour: self.about.neighbour.clone(),
             name: self.about.name.clone(),
@@ -85,9 +85,3 @@ impl Gateway {
         }
     }
 }
-
-/// Lives whose clients are remembered. One of them may have died with locks before the next one had
-/// taken these.
-const FORMER_MOST: usize = 8;
-/// Stands for no client.
-const NONE: &str = "-";

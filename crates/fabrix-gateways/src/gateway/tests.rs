@@ -11,6 +11,12 @@ struct Cluster {
     shut_out: BTreeSet<String>,
     clients: u64,
     is_away: bool,
+    /// An ANA group whose disks another client has locked.
+    untakable: Option<u32>,
+    /// Nobody gets a lock, as if each client were shut out.
+    refuses_clients: bool,
+    /// So many answers to a changed state are lost.
+    loses_answers: u32,
 }
 
 impl Cluster {
@@ -27,6 +33,8 @@ impl Cluster {
             Action::Take(_) | Action::Release(_) if self.shut_out.contains(client) => {
                 return Outcome::Fenced;
             }
+            Action::Take(_) if self.refuses_clients => return Outcome::Fenced,
+            Action::Take(group) if self.untakable == Some(*group) => return Outcome::Failed,
             Action::Take(_) | Action::Release(_) => {}
             Action::Beat(slot, beat) => {
                 self.beats.insert(*slot, beat.clone());
@@ -45,6 +53,10 @@ impl Cluster {
                     return Outcome::Conflict;
                 }
                 self.state = Some((version.unwrap_or(0) + 1, state.to_string()));
+                if self.loses_answers > 0 {
+                    self.loses_answers -= 1;
+                    return Outcome::Failed;
+                }
             }
         }
         Outcome::Done
@@ -273,17 +285,64 @@ fn who_is_started_again_shuts_its_earlier_life_out() {
 }
 
 #[test]
-fn the_clients_of_some_earlier_lives_are_known_as_gone() {
+fn a_group_that_cannot_be_taken_does_not_hold_the_others_up() {
     let mut world = World::new();
-    for _ in 0..12 {
-        world.processes.clear();
-        world.start(1, &[1]);
+    world.cluster.untakable = Some(1);
+    let one = world.start(1, &[1, 2, 3]);
+    world.run(3);
+    assert_eq!(world.serving(one), [2, 3]);
+    world.cluster.untakable = None;
+    world.run(1);
+    assert_eq!(world.serving(one), [1, 2, 3]);
+}
+
+#[test]
+fn a_gateway_whose_action_takes_long_beats_on_and_is_not_shut_out() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    let two = world.start(2, &[1]);
+    world.run(3);
+    let now = world.now;
+    let gateway = &mut world.processes[two].gateway;
+    gateway.want(1);
+    let beat = |gateway: &mut Gateway| gateway.beat().expect("it has joined");
+    let (slot, first) = beat(gateway);
+    for second in 1..=10 {
+        // Its process does nothing else.
+        world.processes[two].is_stopped = true;
+        let (_, text) = beat(&mut world.processes[two].gateway);
+        assert!(text != first && text.len() == first.len());
+        world.cluster.beats.insert(slot, text);
         world.run(1);
+        let gateway = &mut world.processes[two].gateway;
+        gateway.was_heard(now + Duration::from_secs(second));
     }
-    let state = world.processes[0].gateway.state().expect("a state");
-    let gone: Vec<&str> = state.gone_clients().collect();
-    assert_eq!(gone[..2], ["client11", "client10"]);
-    assert_eq!(gone.len(), 8);
+    world.processes[two].is_stopped = false;
+    world.run(2);
+    assert!(world.cluster.shut_out.is_empty());
+    assert_eq!(world.serving(one).len() + world.serving(two).len(), 1);
+}
+
+#[test]
+fn who_has_joined_without_an_answer_keeps_its_place() {
+    let mut world = World::new();
+    world.cluster.loses_answers = 1;
+    let one = world.start(1, &[1]);
+    world.run(3);
+    assert_eq!(world.cluster.loses_answers, 0);
+    assert_eq!(world.processes[one].gateway.seat(), Some((1, 1)));
+    assert!(world.cluster.shut_out.is_empty());
+    assert_eq!(world.serving(one), [1]);
+}
+
+#[test]
+fn a_cluster_that_refuses_every_client_gets_few_of_them() {
+    let mut world = World::new();
+    world.cluster.refuses_clients = true;
+    world.start(1, &[1]);
+    world.run(300);
+    let clients = world.cluster.clients;
+    assert!((4..=12).contains(&clients), "{clients} clients");
 }
 
 #[test]

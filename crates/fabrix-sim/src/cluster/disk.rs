@@ -55,8 +55,16 @@ impl ClusterDisk {
         state.clients[self.client].map = state.newest;
     }
 
+    /// Whether the cluster refuses the client.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        !self.cluster.state().admits_now(self.client)
+    }
+
     fn refused(&self) -> OpenError {
-        let sentence = format!("{} was shut out", self.address());
+        let sentence = format!(
+            "{} was shut out, or another client has the lock",
+            self.address()
+        );
         OpenError::new(OpenErrorKind::Unreachable, sentence)
     }
 }
@@ -82,9 +90,11 @@ impl Device for ClusterDisk {
 
 impl Ownership for ClusterDisk {
     /// The former owner learns of it later.
-    fn acquire(&self, _gone: &[String]) -> Result<(), OpenError> {
+    fn acquire(&self) -> Result<(), OpenError> {
         let mut state = self.cluster.state();
-        if !state.admits_now(self.client) {
+        let owner = state.lock.filter(|owner| *owner != self.client);
+        let is_taken = owner.is_some_and(|owner| state.admits_now(owner));
+        if is_taken || !state.admits_now(self.client) {
             return Err(self.refused());
         }
         state.clients[self.client].has_lock = true;

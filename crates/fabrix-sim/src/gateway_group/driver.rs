@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_block::{Device, Ownership};
+use fabrix_block::{Device, OpenError, Ownership};
 use fabrix_gateways::{Action, Outcome, Slot, State, controller_ids};
 use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState};
 use fabrix_rt::Nanos;
@@ -153,9 +153,9 @@ impl Driver {
             }
             Action::Take(_) => {
                 disk.take_newest_map();
-                return of_lock(disk.acquire(&[]).is_ok());
+                return at_lock(&disk, &disk.acquire());
             }
-            Action::Release(_) => return of_lock(disk.release().is_ok()),
+            Action::Release(_) => return at_lock(&disk, &disk.release()),
             Action::Renew => return Outcome::Renewed(String::new()),
             Action::GiveUp | Action::Wait(_) | Action::Leave => {}
         }
@@ -294,29 +294,23 @@ impl Driver {
 /// What the state says to hosts of a gateway.
 fn gateways((slot, life): (Slot, u64), state: &State) -> Gateways {
     let members = state.members.iter();
-    let others = members
-        .clone()
-        .filter(|(it, other)| **it != slot && !other.fenced);
+    let others = members.filter(|(it, other)| **it != slot && !other.fenced);
     let listens = others.flat_map(|(_, other)| &other.listeners);
     let listens = listens.map(|at| Listen::nvme_tcp(at.parse().expect("an address")));
-    let over = members.filter_map(|(slot, member)| match (member.fenced, member.life) {
-        (true, life) => Some(controller_ids(*slot, life)),
-        (false, 1) => None,
-        (false, life) => Some(controller_ids(*slot, life - 1)),
-    });
     Gateways {
         controller_ids: controller_ids(slot, life),
         others: listens.collect(),
-        shut_out: Some(over.collect()),
+        shut_out: Some(state.ended_controllers(slot)),
         ..Gateways::default()
     }
 }
 
 /// The outcome at the lock.
-const fn of_lock(is_ours: bool) -> Outcome {
-    match is_ours {
-        true => Outcome::Done,
-        false => Outcome::Fenced,
+fn at_lock(disk: &ClusterDisk, result: &Result<(), OpenError>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(_) if disk.is_shut_out() => Outcome::Fenced,
+        Err(_) => Outcome::Failed,
     }
 }
 

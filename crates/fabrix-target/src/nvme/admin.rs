@@ -30,6 +30,7 @@ use crate::catalog::known::{KnownDisks, OTHER_DISK};
 use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
+use crate::shared::Done;
 use resets::PendingReset;
 
 /// The next step for the rest of the controller, after an admin command.
@@ -68,6 +69,8 @@ pub(crate) struct Admin {
     disk_views: Vec<(u32, DiskView)>,
     /// Commands that wait until their change is stored.
     persisting: Vec<(Claim, Vec<PendingChange>)>,
+    /// Dropped once none of them is left: who moves a disk elsewhere waits for it.
+    awaiting_persisted: Vec<Done>,
     /// The instance since the host has enabled the controller.
     instance: ControllerInstance,
     /// Commands that wait until another controller has ended.
@@ -131,6 +134,7 @@ impl Admin {
             me,
             disk_views: Vec::new(),
             persisting: Vec::new(),
+            awaiting_persisted: Vec::new(),
             instance: ControllerInstance::default(),
             resetting: Vec::new(),
         };

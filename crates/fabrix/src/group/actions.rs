@@ -1,11 +1,19 @@
 //! The actions of a group's machine, at the cluster and at the exports of this process.
+//!
+//! What is done at the exports may take long: many locks, a disk that ends a request late. Such an
+//! action has a thread of its own, and this gateway goes on to beat meanwhile.
 
-use fabrix_gateways::{Action, Outcome, Refusal, Slot};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+
+use fabrix_gateways::{Action, BEAT, Outcome, Refusal, Slot};
 use fabrix_rbd::{Error, GroupStore};
 
 use super::Thread;
 use crate::failure::Failure;
 use crate::log;
+use crate::served::Served;
 
 impl Thread {
     /// Does an action that is no wait.
@@ -18,16 +26,13 @@ impl Thread {
             Action::Look(_) | Action::Fence(_) | Action::Write(..) => {
                 self.stored(|store| at_store(store, action))
             }
-            Action::Take(group) => self.exported(|it| {
-                let newest = it.store.await_newest_map();
+            Action::Take(group) => self.exported(|store, served| {
+                let newest = store.await_newest_map();
                 newest.map_err(Failure::io)?;
-                let state = it.gateway.state();
-                let gone = state.into_iter().flat_map(|state| state.gone_clients());
-                let gone: Vec<String> = gone.map(str::to_owned).collect();
-                it.served.take(*group, &gone)
+                served.take(*group)
             }),
-            Action::Release(group) => self.exported(|it| it.served.release(*group)),
-            Action::GiveUp => self.exported(|it| it.served.give_up()),
+            Action::Release(group) => self.exported(|_, served| served.release(*group)),
+            Action::GiveUp => self.exported(|_, served| served.give_up()),
             Action::Renew => match self.served.renew() {
                 Ok(()) => self.stored(|store| store.client().map(Outcome::Renewed)),
                 Err(failure) => self.failed(&failure.to_string()),
@@ -43,11 +48,42 @@ impl Thread {
         }
     }
 
-    fn exported(&mut self, act: impl FnOnce(&Self) -> Result<(), Failure>) -> Outcome {
-        match act(self) {
+    fn exported(
+        &mut self,
+        act: impl FnOnce(&GroupStore, &Served) -> Result<(), Failure> + Send,
+    ) -> Outcome {
+        let (store, served) = (Arc::clone(&self.store), Arc::clone(&self.served));
+        let (sender, result) = sync_channel(1);
+        let result = thread::scope(|scope| {
+            // Nobody waits any more only if this thread has panicked.
+            scope.spawn(move || drop(sender.send(act(&store, &served))));
+            loop {
+                match result.recv_timeout(BEAT) {
+                    Ok(result) => return result,
+                    Err(RecvTimeoutError::Timeout) => self.beat_meanwhile(),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Failure::io("the thread of an action has panicked"));
+                    }
+                }
+            }
+        });
+        match result {
             Ok(()) => Outcome::Done,
             Err(_) if self.served.is_shut_out() => Outcome::Fenced,
             Err(failure) => self.failed(&failure.to_string()),
+        }
+    }
+
+    /// Beats while an action lasts.
+    fn beat_meanwhile(&mut self) {
+        let began = self.now();
+        if self.served.is_shut_out() {
+            return;
+        }
+        if let Some((slot, beat)) = self.gateway.beat()
+            && self.store.beat(slot, &beat).is_ok()
+        {
+            self.gateway.was_heard(began);
         }
     }
 

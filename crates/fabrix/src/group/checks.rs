@@ -28,6 +28,12 @@ pub(super) fn check(wanted: &Wanted<'_>) -> Result<Rbd, String> {
         return Err("all images need the same id=, conf= and keyring=".to_owned());
     }
     wanted.exports.iter().try_for_each(check_export)?;
+    let names = [&wanted.names.nqn, &wanted.names.iqn].map(ToString::to_string);
+    if let Some(name) = names.iter().find(|name| name.contains(char::is_whitespace)) {
+        return Err(format!(
+            "`{name}` has a space in it: give the gateways another name"
+        ));
+    }
     let mut addresses = wanted.listen.iter().map(|listen| listen.portal.address);
     let is_unnamed = |it: &SocketAddr| it.ip().is_unspecified() || it.port() == 0;
     match addresses.find(is_unnamed) {

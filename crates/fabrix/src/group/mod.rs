@@ -11,9 +11,9 @@ mod neighbours;
 mod start;
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fabrix_gateways::{Action, BEAT, Gateway, Outcome};
@@ -39,16 +39,31 @@ pub(crate) enum Event {
 
 /// The running member of a group.
 pub(crate) struct Member {
-    events: Sender<Event>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    events: SyncSender<Event>,
+    /// Ends with the thread.
+    running: Mutex<Receiver<Never>>,
 }
+
+/// What is never sent.
+pub(crate) enum Never {}
 
 impl Member {
     /// Gives everything to the other gateways. Waits for that, [`LEAVE_WITHIN`] at most.
     pub(crate) fn leave(&self) {
-        let _ended = self.events.send(Event::Leave);
-        if let Some(thread) = lock(&self.thread).take() {
-            let _panicked = thread.join();
+        let until = Instant::now() + LEAVE_WITHIN;
+        // The thread may be in an action that waits for the cluster, and hear nothing.
+        while let Err(TrySendError::Full(_)) = self.events.try_send(Event::Leave) {
+            if Instant::now() >= until {
+                break;
+            }
+            thread::sleep(BEAT / 10);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let running = lock(&self.running);
+        if let Err(RecvTimeoutError::Timeout) = running.recv_timeout(left) {
+            log::warn(format_args!(
+                "the gateway group was not left in order: the others take over when they miss this gateway"
+            ));
         }
     }
 }
@@ -59,21 +74,21 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 /// What the thread of a group has.
 struct Thread {
     gateway: Gateway,
-    store: GroupStore,
+    store: Arc<GroupStore>,
     served: Arc<Served>,
     neighbours: Neighbours,
     events: Receiver<Event>,
     /// The time of the machine begins here.
     began: Instant,
-    /// When the group has to be left.
-    leave_by: Option<Instant>,
+    /// Dropped at the end of the thread.
+    _running: SyncSender<Never>,
     /// What was said last of something that has failed, so that it is said once.
     said: String,
 }
 
 impl Thread {
     fn run(mut self) {
-        while self.leave_by.is_none_or(|until| Instant::now() < until) {
+        loop {
             self.gateway.hosts_are_connected(self.served.has_hosts());
             match self.gateway.next(self.now()) {
                 Ok(Action::Leave) => return,
@@ -90,20 +105,20 @@ impl Thread {
                 }
             }
         }
-        log::warn(format_args!(
-            "the gateway group was not left in order: the others take over when they miss this gateway"
-        ));
     }
 
     fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Waits for an event.
+    /// Waits for an event. What has come meanwhile is heard with it.
     fn wait(&mut self, at_most: Duration) {
         match self.events.recv_timeout(at_most) {
             Ok(event) => self.told(&event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        while let Ok(event) = self.events.try_recv() {
+            self.told(&event);
         }
     }
 
@@ -115,10 +130,7 @@ impl Thread {
                 self.gateway.look_again();
             }
             Event::Want(group) => self.gateway.want(*group),
-            Event::Leave => {
-                self.leave_by = Some(Instant::now() + LEAVE_WITHIN);
-                self.gateway.leave();
-            }
+            Event::Leave => self.gateway.leave(),
         }
     }
 

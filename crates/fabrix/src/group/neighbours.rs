@@ -1,14 +1,14 @@
-//! Connections between the processes of a group. They carry no data of hosts, and nothing depends
-//! on them but speed.
+//! Connections between the processes of a group. They carry no data of hosts. Without them, a
+//! silent gateway is missed after some seconds, and a change is seen within one.
 //!
 //! The end of a connection says that the process at its other end has ended, if that one refuses a
-//! new connection. A byte says that the state has changed. Without them, a silent gateway is missed
-//! after some seconds, and a change is seen within one.
+//! new connection. A gateway that is alive is shut out by mistake if something between does both:
+//! it comes back by a new client. A byte says that the state has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Neighbours {
     callers: Callers,
     /// Those that this process has made. Dropping one ends its thread.
     called: BTreeMap<SocketAddr, Arc<()>>,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
 }
 
 type Callers = Arc<Mutex<Vec<TcpStream>>>;
@@ -37,7 +37,7 @@ const CALL: Duration = Duration::from_secs(1);
 
 impl Neighbours {
     /// Listens on an address of this machine, at a port that the system chooses.
-    pub(super) fn listen(ip: IpAddr, events: Sender<Event>) -> io::Result<Self> {
+    pub(super) fn listen(ip: IpAddr, events: SyncSender<Event>) -> io::Result<Self> {
         let listener = TcpListener::bind((ip, 0))?;
         let address = listener.local_addr()?;
         let callers = Callers::default();
@@ -82,7 +82,12 @@ impl Neighbours {
 
 /// Keeps the connections of others. The end of this process ends them.
 fn accept(listener: &TcpListener, callers: &Callers) {
-    for caller in listener.incoming().filter_map(Result::ok) {
+    for caller in listener.incoming() {
+        let Ok(caller) = caller else {
+            // The process may have no descriptor left.
+            thread::sleep(CALL);
+            continue;
+        };
         let mut callers = lock(callers);
         callers.retain(is_there);
         let is_quiet = caller.set_nonblocking(true).is_ok();
@@ -99,7 +104,7 @@ fn is_there(caller: &TcpStream) -> bool {
 }
 
 /// Starts the thread that listens to another gateway.
-fn call(address: SocketAddr, (alive, events): (Weak<()>, Sender<Event>)) {
+fn call(address: SocketAddr, (alive, events): (Weak<()>, SyncSender<Event>)) {
     let listening = thread::Builder::new()
         .name("neighbour".to_owned())
         .spawn(move || {
@@ -116,8 +121,9 @@ fn call(address: SocketAddr, (alive, events): (Weak<()>, Sender<Event>)) {
                         }
                     }
                     Err(error) if was_there && error.kind() == ErrorKind::ConnectionRefused => {
+                        // Something between may refuse while the process beats on.
+                        was_there = false;
                         let _ending = events.send(Event::Ended(address));
-                        return;
                     }
                     Err(_) => thread::sleep(CALL),
                 }
@@ -128,14 +134,15 @@ fn call(address: SocketAddr, (alive, events): (Weak<()>, Sender<Event>)) {
 }
 
 /// Passes on what another gateway says, until the connection ends.
-fn listen_to(mut stream: &TcpStream, alive: &Weak<()>, events: &Sender<Event>) {
+fn listen_to(mut stream: &TcpStream, alive: &Weak<()>, events: &SyncSender<Event>) {
     if stream.set_read_timeout(Some(CALL)).is_err() {
         return;
     }
     while alive.strong_count() > 0 {
         match stream.read(&mut [0; 64]) {
             Ok(0) => return,
-            Ok(_) => drop(events.send(Event::Changed)),
+            // Whoever has many events looks at the state anyway.
+            Ok(_) => drop(events.try_send(Event::Changed)),
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {}
             Err(_) => return,
         }

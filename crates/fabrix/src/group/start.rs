@@ -1,6 +1,6 @@
 //! How `serve` joins a group, before hosts see anything.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,12 +35,14 @@ pub(crate) struct Wanted<'a> {
 /// A gateway that has joined its group and serves nothing yet.
 pub(crate) struct Group {
     gateway: Gateway,
-    store: GroupStore,
+    store: Arc<GroupStore>,
     neighbours: Neighbours,
-    events: (Sender<Event>, Receiver<Event>),
+    events: (SyncSender<Event>, Receiver<Event>),
     began: Instant,
 }
 
+/// Events that wait at most. News of a changed state are dropped beyond.
+const EVENTS_MOST: usize = 64;
 /// Longest time to join.
 const JOIN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -54,7 +56,7 @@ impl Group {
         // A second process of this gateway would shut the first one out.
         wanted.listen.iter().try_for_each(check_port)?;
         let store = GroupStore::open(&access(&rbd), &image(&rbd), wanted.group)?;
-        let (sender, events) = channel();
+        let (sender, events) = sync_channel(EVENTS_MOST);
         let ip = wanted.listen[0].portal.address.ip();
         let neighbours = Neighbours::listen(ip, sender.clone()).map_err(|error| {
             Failure::io(format!("--gateway-group: cannot listen on {ip}: {error}"))
@@ -65,7 +67,7 @@ impl Group {
         let gateway = Gateway::new(about, client, Duration::ZERO);
         let mut group = Self {
             gateway,
-            store,
+            store: Arc::new(store),
             neighbours,
             events: (sender, events),
             began: Instant::now(),
@@ -145,6 +147,7 @@ impl Group {
             // The thread ends only with the program.
             let _ending = asking.send(Event::Want(group));
         });
+        let (still_running, running) = sync_channel(0);
         let thread = Thread {
             gateway: self.gateway,
             store: self.store,
@@ -152,14 +155,14 @@ impl Group {
             neighbours: self.neighbours,
             events,
             began: self.began,
-            leave_by: None,
             said: String::new(),
+            _running: still_running,
         };
-        let thread = needed_thread("gateway-group", move || thread.run())
+        needed_thread("gateway-group", move || thread.run())
             .map_err(|error| Failure::io(format!("cannot start a thread: {error}")))?;
         Ok(Member {
             events: sender,
-            thread: Mutex::new(Some(thread)),
+            running: Mutex::new(running),
         })
     }
 }

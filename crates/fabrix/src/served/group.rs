@@ -1,6 +1,5 @@
 //! The exports of a gateway group: what its machine does with them.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,15 +63,36 @@ impl Served {
         }
     }
 
-    /// Lets hosts use the disks of an ANA group. They are locked first, also if clients of `gone`
-    /// still have their locks, and their reservations are read anew.
-    pub(crate) fn take(&self, group: u32, gone: &[String]) -> Result<(), Failure> {
-        let _one_at_a_time = lock(&self.state);
+    /// Refuses a change that only a gateway makes that the cluster has not shut out.
+    pub(super) fn refuse_shut_out(&self) -> Result<(), Failure> {
+        match self.asks.get().is_some() && self.is_shut_out() {
+            true => Err(Failure::io(
+                "the cluster has shut this gateway out; it comes back by itself",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a change that only the gateway makes that serves an ANA group.
+    pub(super) fn refuse_elsewhere(&self, group: u32) -> Result<(), Failure> {
+        match self.asks.get().is_none() || self.serves(group) {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "another gateway serves ANA group {group}: `ana list` says which one; ask that one"
+            ))),
+        }
+    }
+
+    /// Lets hosts use the disks of an ANA group. They are locked first, and their reservations are
+    /// read anew. Nobody waits for the cluster meanwhile but the caller.
+    pub(crate) fn take(&self, group: u32) -> Result<(), Failure> {
         for ownership in self.ownerships(Some(group)) {
-            ownership.acquire(gone)?;
+            ownership.acquire()?;
         }
         let loaded = self.target.load_reservations(group);
-        let set = loaded.and_then(|()| self.target.set_ana_state(group, AnaState::Optimized, all));
+        loaded.map_err(|error| failure(&error))?;
+        let _one_at_a_time = lock(&self.state);
+        let set = self.target.set_ana_state(group, AnaState::Optimized, all);
         set.map_err(|error| failure(&error))
     }
 
@@ -80,10 +100,11 @@ impl Served {
     ///
     /// Errors: requests do not end, or the cluster refuses.
     pub(crate) fn release(&self, group: u32) -> Result<(), Failure> {
-        let _one_at_a_time = lock(&self.state);
-        let set = self
-            .target
-            .set_ana_state(group, AnaState::Inaccessible, all);
+        let set = {
+            let _one_at_a_time = lock(&self.state);
+            self.target
+                .set_ana_state(group, AnaState::Inaccessible, all)
+        };
         set.map_err(|error| failure(&error))?;
         for ownership in self.ownerships(Some(group)) {
             ownership.release()?;
@@ -101,23 +122,26 @@ impl Served {
         given_up.map_err(|error| failure(&error))
     }
 
-    /// Opens all disks by a new client of the cluster.
+    /// Opens all disks by a new client of the cluster. Nobody waits for the cluster meanwhile but
+    /// the caller.
     pub(crate) fn renew(&self) -> Result<(), Failure> {
-        let mut state = lock(&self.state);
         self.ownerships(None).iter().for_each(|it| it.lose());
         let mut exports = self.exports();
         for export in &mut exports {
             export.device = export.device.resize(None)?;
             self.opener.store_with(&export.device);
         }
+        let state = lock(&self.state);
         self.change_disks(|disks| {
             disks.clone_from(&exports);
             Ok(())
         })?;
+        drop(state);
         for export in &exports {
             let watching = self.watch(export);
-            let watching = watching.map(|watching| (export.number, watching));
-            state.watches.extend(watching);
+            let watching = watching
+                .and_then(|watching| lock(&self.state).watches.insert(export.number, watching));
+            drop(watching);
         }
         Ok(())
     }
@@ -200,21 +224,9 @@ pub(crate) fn gateways_of(group: &State, seat: (Slot, u64)) -> Result<Gateways, 
     Ok(Gateways {
         controller_ids: controller_ids(seat.0, seat.1),
         others: others.into_iter().filter(serves_disks).collect(),
-        shut_out: Some(shut_out(group, seat.0)),
+        shut_out: Some(group.ended_controllers(seat.0)),
         ..Gateways::default()
     })
-}
-
-/// Controllers of other gateways that execute nothing any more: those of clients that were shut
-/// out, and of lives before the present one.
-fn shut_out(group: &State, mine: Slot) -> Vec<RangeInclusive<u16>> {
-    let others = group.members.iter().filter(|(slot, _)| **slot != mine);
-    let ids = others.flat_map(|(slot, member)| {
-        let earlier = (member.life > 1).then(|| controller_ids(*slot, member.life - 1));
-        let present = member.fenced.then(|| controller_ids(*slot, member.life));
-        earlier.into_iter().chain(present)
-    });
-    ids.collect()
 }
 
 /// Lets nobody use any disk of a catalog, until the group says so.

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
-use std::ptr;
 use std::sync::Arc;
+use std::{ptr, slice};
 
 use super::library::{Libraries, RawCluster, libraries};
 use super::{c_text, check};
@@ -44,9 +44,11 @@ unsafe impl Sync for Handle {}
 /// it. The data of a write is copied before the call returns. A cluster that is not there is given
 /// up after some seconds; requests in progress are never given up, because they may still be
 /// carried out.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("rbd_cache", "false"),
     ("rbd_disable_zero_copy_writes", "true"),
+    // A lock is taken only from clients that are shut out already.
+    ("rbd_blocklist_on_break_lock", "false"),
     ("client_mount_timeout", "15"),
     ("rados_mon_op_timeout", "3"),
 ];
@@ -64,7 +66,8 @@ impl Cluster {
         Self::connect_with(access, None)
     }
 
-    /// Connects a client whose requests fail after 3 s without an answer.
+    /// Connects a client whose requests fail without an answer: after 2 s at a pool, and after 3 s
+    /// at a monitor. Connecting, and waiting for the newest map, take longer.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
@@ -127,6 +130,45 @@ impl Cluster {
         self.await_newest_map()
     }
 
+    /// Whether a client is shut out.
+    ///
+    /// # Errors
+    /// The cluster refuses, or does not answer.
+    pub fn is_shut_out(&self, client: &str) -> Result<bool, Error> {
+        let rados = &self.handle.libraries.rados;
+        let commands = [LIST_SHUT_OUT.as_ptr()];
+        let (mut text, mut bytes) = (ptr::null_mut(), 0);
+        // SAFETY: the client is connected. The command is a C string, and there is no input. The
+        // function writes the address and the length of a new text, and no words.
+        // WHY UNSAFE: a call into a C library.
+        let result = unsafe {
+            (rados.rados_mon_command)(
+                self.handle.raw,
+                commands.as_ptr(),
+                commands.len(),
+                ptr::null(),
+                0,
+                &raw mut text,
+                &raw mut bytes,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        check(result, || {
+            "cannot read which clients are shut out".to_owned()
+        })?;
+        // SAFETY: the function has succeeded, so it has written a text of so many bytes, or none.
+        // The text is the library's, and nobody else has it.
+        // WHY UNSAFE: a pointer from a C library, and a call into it.
+        let list = unsafe {
+            let list = bytes_at(text, bytes);
+            (rados.rados_buffer_free)(text);
+            list
+        };
+        // The list is JSON, and the address of a client is one of its strings.
+        Ok(String::from_utf8_lossy(&list).contains(&format!("\"{client}\"")))
+    }
+
     /// Finds out whether this client may shut others out. An address that no client has is shut out
     /// for a second.
     ///
@@ -165,6 +207,8 @@ impl Cluster {
 /// How long a client stays shut out: a year. A process that was stopped may go on after any time,
 /// with requests that it has had before.
 const SHUT_OUT_SECONDS: u32 = 365 * 24 * 3600;
+
+const LIST_SHUT_OUT: &CStr = c"{\"prefix\": \"osd blocklist ls\", \"format\": \"json\"}";
 
 /// An address of documentation (RFC 5737).
 const NO_CLIENT: &str = "192.0.2.0:0/1";
@@ -247,6 +291,19 @@ pub(super) unsafe fn text_at(text: *const c_char) -> Option<CString> {
     // SAFETY: the caller vouches for it.
     // WHY UNSAFE: a pointer from a C library.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned())
+}
+
+/// A copy of bytes of a library. Empty: the pointer is null.
+///
+/// # Safety
+/// The pointer is null, or that of so many bytes.
+unsafe fn bytes_at(bytes: *const c_char, count: usize) -> Vec<u8> {
+    if bytes.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller vouches for it.
+    // WHY UNSAFE: a pointer from a C library.
+    unsafe { slice::from_raw_parts(bytes.cast(), count) }.to_vec()
 }
 
 /// A raw handle on its way to the closing thread.

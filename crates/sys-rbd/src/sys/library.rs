@@ -50,9 +50,14 @@ functions_of_library! {
         fn rados_ioctx_create(RawCluster, *const c_char, *mut RawPool) -> c_int;
         fn rados_ioctx_destroy(RawPool);
         fn rados_ioctx_set_namespace(RawPool, *const c_char);
+        fn rados_set_pool_full_try(RawPool);
         fn rados_getaddrs(RawCluster, *mut *mut c_char) -> c_int;
         fn rados_buffer_free(*mut c_char);
         fn rados_blocklist_add(RawCluster, *const c_char, u32) -> c_int;
+        fn rados_mon_command(
+            RawCluster, *const *const c_char, usize, *const c_char, usize,
+            *mut *mut c_char, *mut usize, *mut *mut c_char, *mut usize
+        ) -> c_int;
         fn rados_wait_for_latest_osdmap(RawCluster) -> c_int;
         fn rados_read(RawPool, *const c_char, *mut c_char, usize, u64) -> c_int;
         fn rados_get_last_version(RawPool) -> u64;

@@ -14,17 +14,17 @@ const EXCLUSIVE: c_int = 0;
 const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
 
 impl Image {
-    /// Takes the exclusive lock. It is taken away from a client of `gone`, which were shut out, and
-    /// from no other one. Waits for the cluster.
+    /// Takes the exclusive lock. It is taken away from a client that was shut out, and from no
+    /// other one. Waits for the cluster.
     ///
     /// # Errors
     /// Another client has it, the cluster refuses, or this client was shut out.
-    pub fn lock(&self, gone: &[String]) -> Result<(), Error> {
+    pub fn lock(&self) -> Result<(), Error> {
         if !self.has_lock()?
             && let Some(owner) = self.lock_owner()?
         {
             let text = owner.to_string_lossy();
-            if !gone.iter().any(|client| *client == text) {
+            if !self.cluster().is_shut_out(&text)? {
                 let what = format!("the image {} is locked by the client {text}", self.name());
                 return Err(Error::refused(what, i64::from(-libc::EBUSY)));
             }
@@ -107,7 +107,7 @@ impl Image {
         Ok(owner)
     }
 
-    /// Takes the lock from a client, and shuts that client out.
+    /// Takes the lock from a client that was shut out.
     fn break_lock(&self, owner: &CString) -> Result<(), Error> {
         // SAFETY: the image is open, and the owner is a C string.
         // WHY UNSAFE: a call into a C library.

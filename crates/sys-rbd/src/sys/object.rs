@@ -9,15 +9,16 @@ use super::image::Pool;
 use super::{c_text, check};
 use crate::{Error, Name};
 
-/// A pool whose objects one thread at a time uses.
+/// A pool whose objects one thread at a time uses. When the pool is full, a change that needs no
+/// more room is still carried out, and any other one fails at once.
 pub struct Objects {
     /// Locked during a call: librados keeps the version that was read last for the pool.
     pool: Mutex<Pool>,
     text: String,
 }
 
-/// What is read of an object at most.
-const MOST_BYTES: usize = 64 * 1024;
+/// Most bytes of an object.
+const MOST_BYTES: usize = 1024 * 1024;
 /// LIBRADOS_CREATE_EXCLUSIVE.
 const CREATE_EXCLUSIVE: i32 = 1;
 
@@ -27,16 +28,20 @@ impl Objects {
     /// # Errors
     /// There is no such pool, or the client may not use it.
     pub fn beside(cluster: &Arc<Cluster>, image: &Name) -> Result<Self, Error> {
+        let pool = Pool::open(cluster, image)?;
+        // SAFETY: the pool is open.
+        // WHY UNSAFE: a call into a C library.
+        unsafe { (pool.libraries().rados.rados_set_pool_full_try)(pool.raw()) };
         Ok(Self {
-            pool: Mutex::new(Pool::open(cluster, image)?),
+            pool: Mutex::new(pool),
             text: image.pool.clone(),
         })
     }
 
-    /// The bytes of an object, and its version. None: there is no such object.
+    /// The first MiB of an object, and its version. None: there is no such object.
     ///
     /// # Errors
-    /// The cluster refuses or does not answer, or the object is too large.
+    /// The cluster refuses or does not answer.
     pub fn read(&self, object: &str) -> Result<Option<(Vec<u8>, u64)>, Error> {
         let what = || self.what("read", object);
         let name = c_text(object, what)?;
@@ -54,11 +59,7 @@ impl Objects {
             return Ok(None);
         }
         check(result, what)?;
-        let length = usize::try_from(result).unwrap_or(MOST_BYTES);
-        if length >= MOST_BYTES {
-            return Err(Error::refused(what(), i64::from(-libc::EFBIG)));
-        }
-        bytes.truncate(length);
+        bytes.truncate(usize::try_from(result).unwrap_or(0));
         // SAFETY: the pool is open, and locked since the read.
         // WHY UNSAFE: a call into a C library.
         let version = unsafe { (rados.rados_get_last_version)(pool.raw()) };
@@ -86,10 +87,14 @@ impl Objects {
     /// False: it has another version, or exists.
     ///
     /// # Errors
-    /// The cluster refuses, or does not answer. The bytes may still be replaced then.
+    /// There are more than 1 MiB, the cluster refuses, or it does not answer. The bytes may still
+    /// be replaced then.
     pub fn replace(&self, object: &str, version: Option<u64>, bytes: &[u8]) -> Result<bool, Error> {
         let what = || self.what("write", object);
         let name = c_text(object, what)?;
+        if bytes.len() > MOST_BYTES {
+            return Err(Error::refused(what(), i64::from(-libc::EFBIG)));
+        }
         match self.operate(&name, version, bytes) {
             // -ERANGE and -EOVERFLOW: the version is lower or higher. -ENOENT: it was removed.
             result

@@ -15,6 +15,7 @@ use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, PendingChange, RequestedChange};
 use crate::nvme::context::Queue;
 use crate::nvme::io::disk_views;
+use crate::shared::Done;
 
 impl Admin {
     /// Replaces the disks whose reservation notices the host gets.
@@ -84,6 +85,16 @@ impl Admin {
             }
             let (claim, _) = self.persisting.remove(at);
             context.answer(claim, status);
+        }
+        if self.persisting.is_empty() {
+            self.awaiting_persisted.clear();
+        }
+    }
+
+    /// Keeps `done` while a command changes what is stored of reservations.
+    pub(crate) fn await_persisted(&mut self, done: Done) {
+        if !self.persisting.is_empty() {
+            self.awaiting_persisted.push(done);
         }
     }
 

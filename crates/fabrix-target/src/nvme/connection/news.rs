@@ -68,10 +68,12 @@ impl<Q: Queue> Connection<Q, Nvme> {
         }
     }
 
-    /// Lets an I/O queue keep `done` while a disk has a command of an ANA group that is refused.
+    /// Lets a queue keep `done` while a disk has a command of an ANA group that is refused.
     pub(super) fn await_refused(&mut self, done: Done) {
-        if let Role::Io { queue, .. } = &mut self.protocol.role {
-            queue.await_refused(done);
+        match &mut self.protocol.role {
+            Role::Io { queue, .. } => queue.await_refused(done),
+            Role::Admin(admin) => admin.await_persisted(done),
+            _ => {}
         }
     }
 

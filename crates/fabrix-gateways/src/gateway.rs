@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::peers::Peers;
-use crate::{BEAT, LEASE, Member, Slot, State};
+use crate::{BEAT, GatewayNumber, LEASE, Member, State};
 
 /// What a gateway says of itself.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ pub struct About {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Store a beat for a gateway of the group.
-    Beat(Slot, String),
+    Beat(GatewayNumber, String),
     /// Read the state, and the beats of these gateways.
-    Look(Vec<Slot>),
+    Look(Vec<GatewayNumber>),
     /// Shut a client out, and wait until this machine has the map of the cluster that says so.
     Fence(String),
     /// Replace the state, if its version is this one. None: if there is none.
@@ -65,7 +65,7 @@ pub enum Outcome {
     /// It is done.
     Done,
     /// The state with its version, if there is one, and the beats that were found.
-    Looked(Option<(u64, String)>, Vec<(Slot, String)>),
+    Looked(Option<(u64, String)>, Vec<(GatewayNumber, String)>),
     /// The state has another version.
     Conflict,
     /// The address of the new client.
@@ -96,8 +96,8 @@ pub struct Gateway {
     about: About,
     /// Address of the client of the disks.
     client: String,
-    /// Slot and life. None: it has to join.
-    seat: Option<(Slot, u64)>,
+    /// GatewayNumber and life. None: it has to join.
+    seat: Option<(GatewayNumber, u64)>,
     /// The state with its version, as it was read last.
     known: Option<(Option<u64>, State)>,
     /// The state may be another one by now.
@@ -165,9 +165,9 @@ impl Gateway {
         }
     }
 
-    /// Its slot and life. None: it has not joined, or has to join again.
+    /// Its number and life. None: it has not joined, or has to join again.
     #[must_use]
-    pub const fn seat(&self) -> Option<(Slot, u64)> {
+    pub const fn seat(&self) -> Option<(GatewayNumber, u64)> {
         self.seat
     }
 
@@ -192,8 +192,10 @@ impl Gateway {
     pub fn peer_ended(&mut self, neighbour: &str) {
         let members = self.state().into_iter().flat_map(|state| &state.members);
         let at = members.filter(|(_, member)| member.neighbour == neighbour);
-        let slots: Vec<Slot> = at.map(|(slot, _)| *slot).collect();
-        slots.into_iter().for_each(|slot| self.peers.ended(slot));
+        let numbers: Vec<GatewayNumber> = at.map(|(number, _)| *number).collect();
+        numbers
+            .into_iter()
+            .for_each(|number| self.peers.ended(number));
     }
 
     /// Asks the present owner of an ANA group for it.
@@ -237,9 +239,9 @@ impl Gateway {
             return Err(Refusal::State(why));
         }
         if now >= self.next_beat
-            && let Some((slot, beat)) = self.beat()
+            && let Some((number, beat)) = self.beat()
         {
-            return Ok(Action::Beat(slot, beat));
+            return Ok(Action::Beat(number, beat));
         }
         let Some((version, state)) = self.known.clone().filter(|_| !self.is_old) else {
             return Ok(Action::Look(self.others()));
@@ -277,10 +279,10 @@ impl Gateway {
     ///
     /// A gateway is not asked for anything else while an action lasts. Beats have to go on
     /// meanwhile: see [`was_heard`](Self::was_heard).
-    pub fn beat(&mut self) -> Option<(Slot, String)> {
-        let (slot, life) = self.seat?;
+    pub fn beat(&mut self) -> Option<(GatewayNumber, String)> {
+        let (number, life) = self.seat?;
         self.beats += 1;
-        Some((slot, format!("{life:010}.{:020}", self.beats)))
+        Some((number, format!("{life:010}.{:020}", self.beats)))
     }
 
     /// The cluster has taken a beat that was stored from `began` on, while another action lasts.
@@ -289,11 +291,11 @@ impl Gateway {
     }
 
     /// The gateways whose beats count, as far as they are known.
-    fn others(&self) -> Vec<Slot> {
-        let mine = self.seat.map(|(slot, _)| slot);
+    fn others(&self) -> Vec<GatewayNumber> {
+        let mine = self.seat.map(|(number, _)| number);
         let members = self.state().into_iter().flat_map(|state| &state.members);
-        let live = members.filter(|(slot, member)| Some(**slot) != mine && !member.fenced);
-        live.map(|(slot, _)| *slot).collect()
+        let live = members.filter(|(number, member)| Some(**number) != mine && !member.fenced);
+        live.map(|(number, _)| *number).collect()
     }
 
     /// Reports what became of the action that was asked for last.
@@ -338,7 +340,7 @@ impl Gateway {
     fn looked(
         &mut self,
         found: Option<(u64, String)>,
-        beats: Vec<(Slot, String)>,
+        beats: Vec<(GatewayNumber, String)>,
         began: Duration,
     ) {
         let (version, text) = match found {
@@ -348,7 +350,9 @@ impl Gateway {
         match State::parse(&text) {
             Ok(state) => {
                 let lives = state.members.iter();
-                let lives = lives.map(|(slot, member)| (*slot, member.life)).collect();
+                let lives = lives
+                    .map(|(number, member)| (*number, member.life))
+                    .collect();
                 self.peers
                     .looked(began, &lives, &beats.into_iter().collect());
                 (self.known, self.is_old) = (Some((version, state)), false);
@@ -368,13 +372,13 @@ impl Gateway {
     }
 
     /// Number and life that a state gives to the present client.
-    fn place_of_client(&self, state: &State) -> Option<(Slot, u64)> {
+    fn place_of_client(&self, state: &State) -> Option<(GatewayNumber, u64)> {
         let mine = state.named(&self.about.name);
         let mine = mine.filter(|(_, member)| member.client == self.client && !member.fenced);
-        mine.map(|(slot, member)| (slot, member.life))
+        mine.map(|(number, member)| (number, member.life))
     }
 
-    fn sit(&mut self, seat: Option<(Slot, u64)>, now: Duration) {
+    fn sit(&mut self, seat: Option<(GatewayNumber, u64)>, now: Duration) {
         if self.seat.is_none() && seat.is_some() {
             (self.heard, self.next_beat) = (now, now);
             self.home_at = Some(now + HOME_AFTER);
@@ -386,12 +390,12 @@ impl Gateway {
     /// Asks for the ANA group of its number, once hosts have had the time to connect.
     fn want_home(&mut self, now: Duration) {
         let is_time = self.has_hosts && self.home_at.is_some_and(|at| now >= at);
-        let Some((slot, _)) = self.seat.filter(|_| is_time) else {
+        let Some((number, _)) = self.seat.filter(|_| is_time) else {
             return;
         };
         self.home_at = None;
         self.wishes
-            .extend(Some(slot.into()).filter(|home| self.groups().contains(home)));
+            .extend(Some(number.into()).filter(|home| self.groups().contains(home)));
     }
 
     fn renewed(&mut self, client: String, now: Duration) {
@@ -405,8 +409,8 @@ impl Gateway {
     }
 
     /// Whether another gateway can serve disks now.
-    fn is_live(&self, slot: Slot, member: &Member) -> bool {
-        !member.fenced && !self.peers.is_dead(slot)
+    fn is_live(&self, number: GatewayNumber, member: &Member) -> bool {
+        !member.fenced && !self.peers.is_dead(number)
     }
 }
 

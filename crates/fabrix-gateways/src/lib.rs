@@ -19,4 +19,4 @@ mod state;
 
 pub use gateway::{About, Action, Gateway, Outcome, Refusal};
 pub use peers::{BEAT, LEASE};
-pub use state::{MEMBERS_MOST, Member, Slot, State, controller_ids};
+pub use state::{GatewayNumber, MEMBERS_MOST, Member, State, controller_ids};

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::Slot;
+use crate::GatewayNumber;
 
 /// Time between two beats of a gateway.
 pub const BEAT: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const LOOK_MOST: Duration = Duration::from_millis(1500);
 /// What is known of the other gateways.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    seen: BTreeMap<Slot, Seen>,
+    seen: BTreeMap<GatewayNumber, Seen>,
     last_look: Duration,
 }
 
@@ -40,14 +40,14 @@ impl Peers {
     pub(crate) fn looked(
         &mut self,
         now: Duration,
-        lives: &BTreeMap<Slot, u64>,
-        beats: &BTreeMap<Slot, String>,
+        lives: &BTreeMap<GatewayNumber, u64>,
+        beats: &BTreeMap<GatewayNumber, String>,
     ) {
         let passed = now.saturating_sub(self.last_look).min(LOOK_MOST);
         self.last_look = now;
-        for (slot, life) in lives {
-            let last = (*life, beats.get(slot).cloned().unwrap_or_default());
-            let seen = self.seen.entry(*slot).or_default();
+        for (number, life) in lives {
+            let last = (*life, beats.get(number).cloned().unwrap_or_default());
+            let seen = self.seen.entry(*number).or_default();
             match seen.last == last {
                 true => seen.silent += passed,
                 false => {
@@ -61,15 +61,15 @@ impl Peers {
     }
 
     /// Notes that the process of a gateway seems to have ended. A later beat takes that back.
-    pub(crate) fn ended(&mut self, slot: Slot) {
-        if let Some(seen) = self.seen.get_mut(&slot) {
+    pub(crate) fn ended(&mut self, number: GatewayNumber) {
+        if let Some(seen) = self.seen.get_mut(&number) {
             seen.ended = true;
         }
     }
 
     /// Whether a gateway is given up. One whose beat was never seen is not.
-    pub(crate) fn is_dead(&self, slot: Slot) -> bool {
-        let seen = self.seen.get(&slot);
+    pub(crate) fn is_dead(&self, number: GatewayNumber) -> bool {
+        let seen = self.seen.get(&number);
         seen.is_some_and(|seen| seen.ended || seen.silent >= LEASE)
     }
 }

@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! fabrix gateways 1
-//! member SLOT LIFE live|fenced CLIENT NEIGHBOUR NAME EXPORTS LISTENERS DISKS
-//! owner GROUP SLOT
-//! wanted GROUP SLOT
+//! member NUMBER LIFE live|fenced CLIENT NEIGHBOUR NAME EXPORTS LISTENERS DISKS
+//! owner GROUP NUMBER
+//! wanted GROUP NUMBER
 //! end
 //! ```
 
@@ -15,20 +15,20 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 /// Number of a gateway in its group, 1 to [`MEMBERS_MOST`].
-pub type Slot = u16;
+pub type GatewayNumber = u16;
 
 /// Most gateways of a group.
-pub const MEMBERS_MOST: Slot = 16;
+pub const MEMBERS_MOST: GatewayNumber = 16;
 
 /// What the gateways of a group share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The gateways.
-    pub members: BTreeMap<Slot, Member>,
+    pub members: BTreeMap<GatewayNumber, Member>,
     /// The gateway that serves each ANA group of disks.
-    pub owners: BTreeMap<u32, Slot>,
+    pub owners: BTreeMap<u32, GatewayNumber>,
     /// The gateway to which the owner of an ANA group is to give it.
-    pub wanted: BTreeMap<u32, Slot>,
+    pub wanted: BTreeMap<u32, GatewayNumber>,
 }
 
 /// A gateway of a group.
@@ -55,9 +55,9 @@ pub struct Member {
 /// CNTLIDs of a gateway's controllers. Two gateways, and two successive lives of one, have no
 /// common one: so an id of an earlier life names no controller of the present one.
 #[must_use]
-pub fn controller_ids(slot: Slot, life: u64) -> RangeInclusive<u16> {
+pub fn controller_ids(number: GatewayNumber, life: u64) -> RangeInclusive<u16> {
     let half = u16::from(life.is_multiple_of(2));
-    let first = (slot - 1) * 2 * CONTROLLERS + half * CONTROLLERS + 1;
+    let first = (number - 1) * 2 * CONTROLLERS + half * CONTROLLERS + 1;
     first..=first + (CONTROLLERS - 1)
 }
 
@@ -73,11 +73,14 @@ impl State {
     /// CNTLIDs of controllers that execute nothing any more, of all gateways but one: those of
     /// clients that were shut out, and of lives before the present one.
     #[must_use]
-    pub fn ended_controllers(&self, of_all_but: Slot) -> Vec<RangeInclusive<u16>> {
-        let others = self.members.iter().filter(|(slot, _)| **slot != of_all_but);
-        let ids = others.flat_map(|(slot, member)| {
-            let earlier = (member.life > 1).then(|| controller_ids(*slot, member.life - 1));
-            let present = member.fenced.then(|| controller_ids(*slot, member.life));
+    pub fn ended_controllers(&self, of_all_but: GatewayNumber) -> Vec<RangeInclusive<u16>> {
+        let others = self
+            .members
+            .iter()
+            .filter(|(number, _)| **number != of_all_but);
+        let ids = others.flat_map(|(number, member)| {
+            let earlier = (member.life > 1).then(|| controller_ids(*number, member.life - 1));
+            let present = member.fenced.then(|| controller_ids(*number, member.life));
             earlier.into_iter().chain(present)
         });
         ids.collect()
@@ -85,10 +88,10 @@ impl State {
 
     /// The gateway of this name.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<(Slot, &Member)> {
+    pub fn named(&self, name: &str) -> Option<(GatewayNumber, &Member)> {
         let mut members = self.members.iter();
         let found = members.find(|(_, member)| member.name == name);
-        found.map(|(slot, member)| (*slot, member))
+        found.map(|(number, member)| (*number, member))
     }
 
     /// Reads the stored text.
@@ -119,14 +122,15 @@ impl State {
     fn read(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split(' ').collect();
         match *words {
-            ["owner", group, slot] => {
-                self.owners.insert(group.parse().ok()?, slot_of(slot)?);
+            ["owner", group, number] => {
+                self.owners.insert(group.parse().ok()?, number_of(number)?);
             }
-            ["wanted", group, slot] => {
-                self.wanted.insert(group.parse().ok()?, slot_of(slot)?);
+            ["wanted", group, number] => {
+                self.wanted.insert(group.parse().ok()?, number_of(number)?);
             }
-            ["member", slot, ref words @ ..] => {
-                self.members.insert(slot_of(slot)?, Member::read(words)?);
+            ["member", number, ref words @ ..] => {
+                self.members
+                    .insert(number_of(number)?, Member::read(words)?);
             }
             _ => return None,
         }
@@ -134,9 +138,9 @@ impl State {
     }
 }
 
-fn slot_of(word: &str) -> Option<Slot> {
-    let slot = word.parse().ok()?;
-    (1..=MEMBERS_MOST).contains(&slot).then_some(slot)
+fn number_of(word: &str) -> Option<GatewayNumber> {
+    let number = word.parse().ok()?;
+    (1..=MEMBERS_MOST).contains(&number).then_some(number)
 }
 
 impl Member {
@@ -179,14 +183,14 @@ impl Member {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{FIRST_LINE}")?;
-        for (slot, member) in &self.members {
-            writeln!(f, "member {slot} {member}")?;
+        for (number, member) in &self.members {
+            writeln!(f, "member {number} {member}")?;
         }
-        for (group, slot) in &self.owners {
-            writeln!(f, "owner {group} {slot}")?;
+        for (group, number) in &self.owners {
+            writeln!(f, "owner {group} {number}")?;
         }
-        for (group, slot) in &self.wanted {
-            writeln!(f, "wanted {group} {slot}")?;
+        for (group, number) in &self.wanted {
+            writeln!(f, "wanted {group} {number}")?;
         }
         writeln!(f, "{LAST_LINE}")
     }
@@ -270,7 +274,7 @@ mod tests {
     #[test]
     fn no_two_gateways_and_no_two_successive_lives_have_a_controller_id_in_common() {
         let ranges: Vec<_> = (1..=MEMBERS_MOST)
-            .flat_map(|slot| [controller_ids(slot, 5), controller_ids(slot, 6)])
+            .flat_map(|number| [controller_ids(number, 5), controller_ids(number, 6)])
             .collect();
         for (index, one) in ranges.iter().enumerate() {
             for other in &ranges[..index] {

@@ -65,16 +65,17 @@ impl GroupStore {
     ///
     /// # Errors
     /// The cluster refuses, or does not answer.
-    pub fn beat(&self, slot: u16, beat: &str) -> Result<(), Error> {
-        self.objects.write(&self.beat_object(slot), beat.as_bytes())
+    pub fn beat(&self, number: u16, beat: &str) -> Result<(), Error> {
+        self.objects
+            .write(&self.beat_object(number), beat.as_bytes())
     }
 
     /// The beat of a gateway. None: it has never had one.
     ///
     /// # Errors
     /// The cluster refuses, or does not answer.
-    pub fn beat_of(&self, slot: u16) -> Result<Option<String>, Error> {
-        let read = self.objects.read(&self.beat_object(slot))?;
+    pub fn beat_of(&self, number: u16) -> Result<Option<String>, Error> {
+        let read = self.objects.read(&self.beat_object(number))?;
         Ok(read.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -104,7 +105,7 @@ impl GroupStore {
         clusters::client(&self.access)?.address()
     }
 
-    fn beat_object(&self, slot: u16) -> String {
-        format!("{}/{slot}", self.object)
+    fn beat_object(&self, number: u16) -> String {
+        format!("{}/{number}", self.object)
     }
 }

@@ -8,8 +8,8 @@
 //! map before it writes.
 //!
 //! The exclusive lock is the clients' own affair, as in Ceph: a client without the lock sends no
-//! change, and learns late that another one has taken it. The disk does not know the lock. A lock is
-//! taken only from a client that was shut out.
+//! change, and learns late that another one has taken it. The disk does not know the lock. A lock
+//! is taken only from a client that was shut out.
 //!
 //! Requests that have been sent go on after the end of their process, and while it stands still. A
 //! machine that is cut off from the cluster sends what is not there yet when it is back, if the
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fabrix_gateways::Slot;
+use fabrix_gateways::GatewayNumber;
 use fabrix_rt::Nanos;
 
 pub(crate) use self::disk::ClusterDisk;
@@ -63,7 +63,7 @@ struct State {
     bytes: Vec<u8>,
     /// The state of the group, with its version.
     group: Option<(u64, String)>,
-    beats: BTreeMap<Slot, String>,
+    beats: BTreeMap<GatewayNumber, String>,
     /// Number of the newest map.
     newest: u64,
     /// Number of the map that the disk has.
@@ -177,15 +177,15 @@ impl Cluster {
     }
 
     /// Stores a beat.
-    pub(crate) fn beat(&self, slot: Slot, beat: String) {
-        self.state().beats.insert(slot, beat);
+    pub(crate) fn beat(&self, number: GatewayNumber, beat: String) {
+        self.state().beats.insert(number, beat);
     }
 
     /// The beats that are there, of these gateways.
-    pub(crate) fn beats(&self, slots: &[Slot]) -> Vec<(Slot, String)> {
+    pub(crate) fn beats(&self, numbers: &[GatewayNumber]) -> Vec<(GatewayNumber, String)> {
         let state = self.state();
-        let found = |slot: &Slot| Some((*slot, state.beats.get(slot)?.clone()));
-        slots.iter().filter_map(found).collect()
+        let found = |number: &GatewayNumber| Some((*number, state.beats.get(number)?.clone()));
+        numbers.iter().filter_map(found).collect()
     }
 
     /// Shuts a client out by its address. The disk learns of that later.

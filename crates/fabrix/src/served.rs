@@ -58,7 +58,7 @@ struct ServedState {
     /// What tells of new sizes, by namespace id. Most disks do not tell.
     watches: BTreeMap<u32, Watching>,
     /// The state of the gateway group, and the number of this gateway. None: there is no group.
-    group: Option<(fabrix_gateways::State, fabrix_gateways::Slot)>,
+    group: Option<(fabrix_gateways::State, fabrix_gateways::GatewayNumber)>,
 }
 
 impl Served {

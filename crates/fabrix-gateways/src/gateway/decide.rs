@@ -3,42 +3,42 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Action, Gateway};
-use crate::{Slot, State};
+use crate::{GatewayNumber, State};
 
 impl Gateway {
     pub(super) fn decide(
         &mut self,
-        (slot, life): (Slot, u64),
+        (number, life): (GatewayNumber, u64),
         version: Option<u64>,
         state: &State,
     ) -> Action {
-        if !self.is_as_written((slot, life), state) {
+        if !self.is_as_written((number, life), state) {
             return self.is_shut_out();
         }
-        if let Some(group) = self.to_release(slot, state) {
+        if let Some(group) = self.to_release(number, state) {
             return Action::Release(group);
         }
-        if let Some(client) = self.to_fence(slot, state) {
+        if let Some(client) = self.to_fence(number, state) {
             return Action::Fence(client);
         }
-        let next = self.changed(slot, state.clone());
+        let next = self.changed(number, state.clone());
         if next != *state {
             return Action::Write(version, next);
         }
         // What was wished for is here, or the state says that it is wanted.
         self.wishes.clear();
-        match self.to_take(slot, state) {
+        match self.to_take(number, state) {
             Some(group) => Action::Take(group),
             None => Action::Wait(self.next_beat),
         }
     }
 
     /// Whether nobody has shut this gateway out or taken what it serves.
-    fn is_as_written(&self, (slot, life): (Slot, u64), state: &State) -> bool {
-        let me = state.members.get(&slot);
+    fn is_as_written(&self, (number, life): (GatewayNumber, u64), state: &State) -> bool {
+        let me = state.members.get(&number);
         let is_me =
             me.is_some_and(|me| !me.fenced && (me.life, &me.client) == (life, &self.client));
-        let owns = |group: &u32| state.owners.get(group) == Some(&slot);
+        let owns = |group: &u32| state.owners.get(group) == Some(&number);
         is_me && self.serving.iter().all(owns)
     }
 
@@ -53,18 +53,18 @@ impl Gateway {
     }
 
     /// An ANA group that another gateway is to get.
-    fn to_release(&self, slot: Slot, state: &State) -> Option<u32> {
+    fn to_release(&self, number: GatewayNumber, state: &State) -> Option<u32> {
         let mut serving = self.serving.iter();
-        let found = serving.find(|group| self.heir(slot, **group, state).is_some());
+        let found = serving.find(|group| self.heir(number, **group, state).is_some());
         found
             .or_else(|| self.serving.first().filter(|_| self.leaving))
             .copied()
     }
 
     /// The live gateway that is to get an ANA group of this one.
-    fn heir(&self, slot: Slot, group: u32, state: &State) -> Option<Slot> {
+    fn heir(&self, number: GatewayNumber, group: u32, state: &State) -> Option<GatewayNumber> {
         let wanted = state.wanted.get(&group).copied();
-        let is_other = |other: &Slot| *other != slot && self.is_live_in(*other, state);
+        let is_other = |other: &GatewayNumber| *other != number && self.is_live_in(*other, state);
         let wanted = wanted.filter(is_other);
         match self.leaving {
             true => wanted.or_else(|| least_loaded(state, is_other)),
@@ -72,14 +72,14 @@ impl Gateway {
         }
     }
 
-    fn is_live_in(&self, other: Slot, state: &State) -> bool {
+    fn is_live_in(&self, other: GatewayNumber, state: &State) -> bool {
         let member = state.members.get(&other);
         member.is_some_and(|member| self.is_live(other, member))
     }
 
     /// The client of a gateway that is dead.
-    fn to_fence(&self, slot: Slot, state: &State) -> Option<String> {
-        let mut others = state.members.iter().filter(|(other, _)| **other != slot);
+    fn to_fence(&self, number: GatewayNumber, state: &State) -> Option<String> {
+        let mut others = state.members.iter().filter(|(other, _)| **other != number);
         let found = others.find(|(other, member)| {
             !member.fenced && self.peers.is_dead(**other) && !self.fenced.contains(&member.client)
         });
@@ -87,16 +87,16 @@ impl Gateway {
     }
 
     /// The state as it ought to be.
-    fn changed(&self, slot: Slot, mut state: State) -> State {
+    fn changed(&self, number: GatewayNumber, mut state: State) -> State {
         for member in state.members.values_mut() {
             member.fenced |= self.fenced.contains(&member.client);
         }
         for group in self.groups() {
             let owner = state.owners.get(&group).copied();
             let next = match owner {
-                Some(owner) if owner == slot => self.next_owner(slot, group, &state),
-                Some(owner) if self.is_gone(owner, &state) => Some(slot),
-                None if !self.leaving && self.is_first(slot, group, &state) => Some(slot),
+                Some(owner) if owner == number => self.next_owner(number, group, &state),
+                Some(owner) if self.is_gone(owner, &state) => Some(number),
+                None if !self.leaving && self.is_first(number, group, &state) => Some(number),
                 _ => continue,
             };
             match next {
@@ -104,41 +104,48 @@ impl Gateway {
                 None => state.owners.remove(&group),
             };
         }
-        let wishes = self.wishes.iter().map(|group| (*group, slot));
+        let wishes = self.wishes.iter().map(|group| (*group, number));
         state.wanted.extend(wishes);
         state.wanted = still_wanted(&state);
-        if self.leaving && !state.owners.values().any(|owner| *owner == slot) {
-            state.members.remove(&slot);
+        if self.leaving && !state.owners.values().any(|owner| *owner == number) {
+            state.members.remove(&number);
         }
         state
     }
 
     /// The next owner of an ANA group of this gateway. It keeps what it serves, until that is
     /// released.
-    fn next_owner(&self, slot: Slot, group: u32, state: &State) -> Option<Slot> {
-        match self.heir(slot, group, state) {
-            _ if self.serving.contains(&group) => Some(slot),
+    fn next_owner(
+        &self,
+        number: GatewayNumber,
+        group: u32,
+        state: &State,
+    ) -> Option<GatewayNumber> {
+        match self.heir(number, group, state) {
+            _ if self.serving.contains(&group) => Some(number),
             Some(heir) => Some(heir),
-            None => Some(slot).filter(|_| !self.leaving),
+            None => Some(number).filter(|_| !self.leaving),
         }
     }
 
     /// Whether nothing of a gateway reaches disks any more.
-    fn is_gone(&self, owner: Slot, state: &State) -> bool {
+    fn is_gone(&self, owner: GatewayNumber, state: &State) -> bool {
         !self.leaving && state.members.get(&owner).is_none_or(|owner| owner.fenced)
     }
 
     /// Whether an ANA group without an owner is for this gateway: no live one has its number.
-    fn is_first(&self, slot: Slot, group: u32, state: &State) -> bool {
-        let home = Slot::try_from(group).unwrap_or(0);
-        home == slot || !self.is_live_in(home, state)
+    fn is_first(&self, number: GatewayNumber, group: u32, state: &State) -> bool {
+        let home = GatewayNumber::try_from(group).unwrap_or(0);
+        home == number || !self.is_live_in(home, state)
     }
 
     /// An ANA group that it owns and does not serve yet: the next one after that which could not be
     /// taken.
-    fn to_take(&self, slot: Slot, state: &State) -> Option<u32> {
+    fn to_take(&self, number: GatewayNumber, state: &State) -> Option<u32> {
         let is_open = |group: &u32| {
-            state.owners.get(group) == Some(&slot) && !self.serving.contains(group) && !self.leaving
+            state.owners.get(group) == Some(&number)
+                && !self.serving.contains(group)
+                && !self.leaving
         };
         let open: BTreeSet<u32> = self.groups().into_iter().filter(is_open).collect();
         let next = open.range(self.not_taken.saturating_add(1)..).next();
@@ -147,14 +154,25 @@ impl Gateway {
 }
 
 /// The gateway with the fewest ANA groups.
-fn least_loaded(state: &State, is_eligible: impl Fn(&Slot) -> bool) -> Option<Slot> {
-    let owned = |slot: &Slot| state.owners.values().filter(|owner| *owner == slot).count();
+fn least_loaded(
+    state: &State,
+    is_eligible: impl Fn(&GatewayNumber) -> bool,
+) -> Option<GatewayNumber> {
+    let owned = |number: &GatewayNumber| {
+        state
+            .owners
+            .values()
+            .filter(|owner| *owner == number)
+            .count()
+    };
     let members = state.members.keys().copied();
-    members.filter(is_eligible).min_by_key(|slot| owned(slot))
+    members
+        .filter(is_eligible)
+        .min_by_key(|number| owned(number))
 }
 
 /// Wishes of gateways that are not fulfilled yet.
-fn still_wanted(state: &State) -> BTreeMap<u32, Slot> {
+fn still_wanted(state: &State) -> BTreeMap<u32, GatewayNumber> {
     let open = state.wanted.iter().filter(|(group, wanted)| {
         state.owners.get(group) != Some(wanted) && state.members.contains_key(wanted)
     });

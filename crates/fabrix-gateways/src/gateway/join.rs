@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{Action, Gateway, Refusal};
-use crate::{MEMBERS_MOST, Member, Slot, State};
+use crate::{GatewayNumber, MEMBERS_MOST, Member, State};
 
 impl Gateway {
     pub(super) fn join(
@@ -20,13 +20,13 @@ impl Gateway {
             return Ok(self.decide(seat, version, &state));
         }
         self.check(&state)?;
-        let slot = self.place(&state).ok_or(Refusal::Full)?;
-        let earlier = state.members.get(&slot);
+        let number = self.place(&state).ok_or(Refusal::Full)?;
+        let earlier = state.members.get(&number);
         if let Some(earlier) = earlier.filter(|earlier| self.may_reach_disks(earlier)) {
             return Ok(Action::Fence(earlier.client.clone()));
         }
         let life = earlier.map_or(1, |earlier| earlier.life + 1);
-        state.members.insert(slot, self.member(life));
+        state.members.insert(number, self.member(life));
         Ok(Action::Write(version, state))
     }
 
@@ -54,18 +54,18 @@ impl Gateway {
         Ok(())
     }
 
-    /// The slot of an earlier life, else a free one, else that of a gateway that is gone and owns
+    /// The number of an earlier life, else a free one, else that of a gateway that is gone and owns
     /// nothing.
-    fn place(&self, state: &State) -> Option<Slot> {
-        if let Some((slot, _)) = state.named(&self.about.name) {
-            return Some(slot);
+    fn place(&self, state: &State) -> Option<GatewayNumber> {
+        if let Some((number, _)) = state.named(&self.about.name) {
+            return Some(number);
         }
-        let free = (1..=MEMBERS_MOST).find(|slot| !state.members.contains_key(slot));
+        let free = (1..=MEMBERS_MOST).find(|number| !state.members.contains_key(number));
         free.or_else(|| {
             let mut members = state.members.iter();
-            let owns = |slot: &Slot| state.owners.values().any(|owner| owner == slot);
-            let gone = members.find(|(slot, member)| member.fenced && !owns(slot));
-            gone.map(|(slot, _)| *slot)
+            let owns = |number: &GatewayNumber| state.owners.values().any(|owner| owner == number);
+            let gone = members.find(|(number, member)| member.fenced && !owns(number));
+            gone.map(|(number, _)| *number)
         })
     }
 

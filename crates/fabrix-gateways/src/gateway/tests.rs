@@ -7,7 +7,7 @@ use crate::MEMBERS_MOST;
 #[derive(Default)]
 struct Cluster {
     state: Option<(u64, String)>,
-    beats: BTreeMap<Slot, String>,
+    beats: BTreeMap<GatewayNumber, String>,
     shut_out: BTreeSet<String>,
     clients: u64,
     is_away: bool,
@@ -36,13 +36,13 @@ impl Cluster {
             Action::Take(_) if self.refuses_clients => return Outcome::Fenced,
             Action::Take(group) if self.untakable == Some(*group) => return Outcome::Failed,
             Action::Take(_) | Action::Release(_) => {}
-            Action::Beat(slot, beat) => {
-                self.beats.insert(*slot, beat.clone());
+            Action::Beat(number, beat) => {
+                self.beats.insert(*number, beat.clone());
             }
-            Action::Look(slots) => {
+            Action::Look(numbers) => {
                 let beats = self.beats.iter();
-                let beats = beats.filter(|(slot, _)| slots.contains(slot));
-                let beats = beats.map(|(slot, beat)| (*slot, beat.clone()));
+                let beats = beats.filter(|(number, _)| numbers.contains(number));
+                let beats = beats.map(|(number, beat)| (*number, beat.clone()));
                 return Outcome::Looked(self.state.clone(), beats.collect());
             }
             Action::Fence(client) => {
@@ -306,13 +306,13 @@ fn a_gateway_whose_action_takes_long_beats_on_and_is_not_shut_out() {
     let gateway = &mut world.processes[two].gateway;
     gateway.want(1);
     let beat = |gateway: &mut Gateway| gateway.beat().expect("it has joined");
-    let (slot, first) = beat(gateway);
+    let (number, first) = beat(gateway);
     for second in 1..=10 {
         // Its process does nothing else.
         world.processes[two].is_stopped = true;
         let (_, text) = beat(&mut world.processes[two].gateway);
         assert!(text != first && text.len() == first.len());
-        world.cluster.beats.insert(slot, text);
+        world.cluster.beats.insert(number, text);
         world.run(1);
         let gateway = &mut world.processes[two].gateway;
         gateway.was_heard(now + Duration::from_secs(second));

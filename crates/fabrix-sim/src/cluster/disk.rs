@@ -93,7 +93,8 @@ impl Ownership for ClusterDisk {
     fn acquire(&self) -> Result<(), OpenError> {
         let mut state = self.cluster.state();
         let owner = state.lock.filter(|owner| *owner != self.client);
-        let is_taken = owner.is_some_and(|owner| state.admits_now(owner));
+        // Who is shut out is asked of the monitor, which knows the newest map.
+        let is_taken = owner.is_some_and(|owner| !state.shut_out.contains_key(&owner));
         if is_taken || !state.admits_now(self.client) {
             return Err(self.refused());
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::{Device, OpenError, Ownership};
-use fabrix_gateways::{Action, Outcome, Slot, State, controller_ids};
+use fabrix_gateways::{Action, GatewayNumber, Outcome, State, controller_ids};
 use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState};
 use fabrix_rt::Nanos;
 use fabrix_target::{Catalog, Gateways, Listen, TargetError};
@@ -143,8 +143,10 @@ impl Driver {
         let cluster = &self.group.cluster;
         let disk = self.process.disk.borrow();
         match action {
-            Action::Beat(slot, beat) => cluster.beat(*slot, beat.clone()),
-            Action::Look(slots) => return Outcome::Looked(cluster.group(), cluster.beats(slots)),
+            Action::Beat(number, beat) => cluster.beat(*number, beat.clone()),
+            Action::Look(numbers) => {
+                return Outcome::Looked(cluster.group(), cluster.beats(numbers));
+            }
             Action::Fence(client) => cluster.shut_out(world, client),
             Action::Write(version, state) => {
                 if !cluster.replace(*version, state.to_string()) {
@@ -292,15 +294,15 @@ impl Driver {
 }
 
 /// What the state says to hosts of a gateway.
-fn gateways((slot, life): (Slot, u64), state: &State) -> Gateways {
+fn gateways((number, life): (GatewayNumber, u64), state: &State) -> Gateways {
     let members = state.members.iter();
-    let others = members.filter(|(it, other)| **it != slot && !other.fenced);
+    let others = members.filter(|(it, other)| **it != number && !other.fenced);
     let listens = others.flat_map(|(_, other)| &other.listeners);
     let listens = listens.map(|at| Listen::nvme_tcp(at.parse().expect("an address")));
     Gateways {
-        controller_ids: controller_ids(slot, life),
+        controller_ids: controller_ids(number, life),
         others: listens.collect(),
-        shut_out: Some(state.ended_controllers(slot)),
+        shut_out: Some(state.ended_controllers(number)),
         ..Gateways::default()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::Device;
-use fabrix_gateways::{About, Gateway, Slot, State};
+use fabrix_gateways::{About, Gateway, GatewayNumber, State};
 use fabrix_proto::nvme::ana::{ANA_GROUP_DEFAULT, AnaState};
 use fabrix_rt::Nanos;
 use fabrix_target::{Catalog, Target};
@@ -191,16 +191,16 @@ impl Group {
 
     /// Asks for a move of the disk to a gateway, as an operator does. Result: whether it can be
     /// asked.
-    pub(super) fn want(self: &Rc<Self>, world: &Rc<World>, index: usize) -> Option<Slot> {
+    pub(super) fn want(self: &Rc<Self>, world: &Rc<World>, index: usize) -> Option<GatewayNumber> {
         let (version, text) = self.cluster.group()?;
         let mut state = State::parse(&text).expect("what a gateway has stored");
-        let (slot, _) = state.named(&format!("gateway{index}"))?;
-        state.wanted.insert(ANA_GROUP_DEFAULT, slot);
+        let (number, _) = state.named(&format!("gateway{index}"))?;
+        state.wanted.insert(ANA_GROUP_DEFAULT, number);
         self.cluster.replace(Some(version), state.to_string());
         self.tell(world, |driver| {
             driver.process.gateway.borrow_mut().look_again();
         });
-        Some(slot)
+        Some(number)
     }
 
     /// The gateways that serve the disk.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 
-use fabrix_gateways::{Action, BEAT, Outcome, Refusal, Slot};
+use fabrix_gateways::{Action, BEAT, GatewayNumber, Outcome, Refusal};
 use fabrix_rbd::{Error, GroupStore};
 
 use super::Thread;
@@ -19,8 +19,8 @@ impl Thread {
     /// Does an action that is no wait.
     pub(super) fn carry_out(&mut self, action: &Action) -> Outcome {
         match action {
-            Action::Beat(slot, beat) if !self.served.is_shut_out() => {
-                self.stored(|store| store.beat(*slot, beat).map(|()| Outcome::Done))
+            Action::Beat(number, beat) if !self.served.is_shut_out() => {
+                self.stored(|store| store.beat(*number, beat).map(|()| Outcome::Done))
             }
             Action::Beat(..) => Outcome::Fenced,
             Action::Look(_) | Action::Fence(_) | Action::Write(..) => {
@@ -80,8 +80,8 @@ impl Thread {
         if self.served.is_shut_out() {
             return;
         }
-        if let Some((slot, beat)) = self.gateway.beat()
-            && self.store.beat(slot, &beat).is_ok()
+        if let Some((number, beat)) = self.gateway.beat()
+            && self.store.beat(number, &beat).is_ok()
         {
             self.gateway.was_heard(began);
         }
@@ -102,7 +102,7 @@ impl Thread {
 /// Does an action that needs the cluster only.
 pub(super) fn at_store(store: &GroupStore, action: &Action) -> Result<Outcome, Error> {
     match action {
-        Action::Look(slots) => look(store, slots),
+        Action::Look(numbers) => look(store, numbers),
         Action::Fence(client) => {
             store.shut_out(client)?;
             log::warn(format_args!(
@@ -121,10 +121,10 @@ pub(super) fn at_store(store: &GroupStore, action: &Action) -> Result<Outcome, E
     }
 }
 
-fn look(store: &GroupStore, slots: &[Slot]) -> Result<Outcome, Error> {
+fn look(store: &GroupStore, numbers: &[GatewayNumber]) -> Result<Outcome, Error> {
     let mut beats = Vec::new();
-    for slot in slots {
-        beats.extend(store.beat_of(*slot)?.map(|beat| (*slot, beat)));
+    for number in numbers {
+        beats.extend(store.beat_of(*number)?.map(|beat| (*number, beat)));
     }
     Ok(Outcome::Looked(store.state()?, beats))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabrix_gateways::{About, Action, Gateway, Refusal, Slot, State};
+use fabrix_gateways::{About, Action, Gateway, GatewayNumber, Refusal, State};
 use fabrix_rbd::GroupStore;
 use fabrix_rt::needed_thread;
 use fabrix_target::{Catalog, Export, Gateways, Listen};
@@ -101,7 +101,7 @@ impl Group {
     }
 
     /// Number and life of this gateway.
-    pub(crate) fn seat(&self) -> (Slot, u64) {
+    pub(crate) fn seat(&self) -> (GatewayNumber, u64) {
         self.gateway.seat().expect("it has joined")
     }
 

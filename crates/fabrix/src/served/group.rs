@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fabrix_block::Ownership;
-use fabrix_gateways::{Slot, State, controller_ids};
+use fabrix_gateways::{GatewayNumber, State, controller_ids};
 use fabrix_target::{AnaState, Catalog, Export, Gateways, Listen};
 use serde_json::{Value, json};
 
@@ -161,7 +161,7 @@ impl Served {
     pub(crate) fn follow_group(
         &self,
         group: &State,
-        seat: Option<(Slot, u64)>,
+        seat: Option<(GatewayNumber, u64)>,
     ) -> Result<(), Failure> {
         let Some(seat) = seat else {
             return Ok(());
@@ -192,12 +192,12 @@ impl Served {
 }
 
 /// The gateways of a group, for users. `mine` is the number of this one.
-pub(super) fn group_json((group, mine): &(State, Slot)) -> Value {
-    let members = group.members.iter().map(|(slot, member)| {
-        let owned = group.owners.iter().filter(|(_, owner)| *owner == slot);
+pub(super) fn group_json((group, mine): &(State, GatewayNumber)) -> Value {
+    let members = group.members.iter().map(|(number, member)| {
+        let owned = group.owners.iter().filter(|(_, owner)| *owner == number);
         json!({
-            "gateway": slot,
-            "is_this": slot == mine,
+            "gateway": number,
+            "is_this": number == mine,
             "state": if member.fenced { "shut out" } else { "live" },
             "ana_groups": owned.map(|(group, _)| *group).collect::<Vec<_>>(),
             "listeners": member.listeners,
@@ -215,8 +215,11 @@ fn all(_: &Listen) -> bool {
 }
 
 /// What hosts are told of a group by the gateway with this number and life.
-pub(crate) fn gateways_of(group: &State, seat: (Slot, u64)) -> Result<Gateways, Failure> {
-    let others = group.members.iter().filter(|(slot, _)| **slot != seat.0);
+pub(crate) fn gateways_of(group: &State, seat: (GatewayNumber, u64)) -> Result<Gateways, Failure> {
+    let others = group
+        .members
+        .iter()
+        .filter(|(number, _)| **number != seat.0);
     let uris = others.flat_map(|(_, member)| &member.listeners);
     let uris = uris.filter(|uri| uri.starts_with("nvme"));
     let others = uris.map(|uri| elsewhere(uri, &[]));

@@ -31,10 +31,11 @@ gateway_gets -TERM 1
 wait_for 5 serves 2
 gateway_ends 1
 gateway 1 rbd:rbd/disk,$AS_USER
-bench_is_interrupted
 wait_for 10 stands_by 1
 take 1
 wait_for 5 serves 1
+load_goes_on
+bench_is_interrupted
 
 # A full cluster takes no write. The gateway keeps its disks, so that hosts can read and discard.
 before=$(client 1)
@@ -44,6 +45,7 @@ fabrix bench nvme+tcp://10.8.0.1/$GROUP_NQN/1 --rw read --bs 4k --runtime 7s >/d
 serves 1 || fail "a full cluster ends the gateway"
 is "the client of the gateway" "$(client 1)" "$before"
 full_at 0.85 0.9 0.95
+wait_for 20 has_room
 ends_with 2 fabrix ctl --api unix:"$WORK"/api2 namespace resize 1 2G
 contains "a resize at the other gateway" "$said" "another gateway serves ANA group 1"
 

@@ -44,14 +44,18 @@ every_daemon() {
     done
 }
 
-# full_at NEARLY STOPPED FULL: the parts of its room from which on an OSD is full. `is_full`: the pool takes no write.
+# full_at NEARLY STOPPED FULL: the parts of its room from which on an OSD is full.
 full_at() {
     ceph osd set-full-ratio "$3"
     ceph osd set-backfillfull-ratio "$2"
     ceph osd set-nearfull-ratio "$1"
 }
+# The pool takes no write.
 is_full() {
     ceph osd dump | grep -q "^pool.*,full"
+}
+has_room() {
+    ! is_full
 }
 
 # Memory of our target in KiB.
@@ -153,9 +157,12 @@ says() {
 
 # load_begins URI WORD...: as bench_begins, until data moves between us and the first gateway.
 load_begins() {
-    moved=$(bytes_moved)
     bench_begins "$@"
-    wait_for 15 has_moved $((moved + 500000))
+    load_goes_on
+}
+# load_goes_on: data moves between us and the first gateway from now on.
+load_goes_on() {
+    wait_for 15 has_moved $(($(bytes_moved) + 500000))
 }
 has_moved() {
     [ "$(bytes_moved)" -gt $1 ]

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bodies;
+pub mod gateways;
 pub mod initiator;
 pub mod iscsi;
 pub mod nbd;

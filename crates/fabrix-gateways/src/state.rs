@@ -61,6 +61,14 @@ pub fn controller_ids(number: GatewayNumber, life: u64) -> RangeInclusive<u16> {
     first..=first + (CONTROLLERS - 1)
 }
 
+/// The life after another one.
+pub(crate) const fn next_life(life: u64) -> u64 {
+    life % LAST_LIFE + 1
+}
+
+/// The life before the first one again. It is even, because lives use two ranges of ids in turn.
+const LAST_LIFE: u64 = 1 << 32;
+
 /// Controllers of one life of a gateway.
 const CONTROLLERS: u16 = 2047;
 // CNTLIDs above FFEFh are reserved (Base Specification 2.3, "CNTLID").
@@ -99,7 +107,7 @@ impl State {
     /// # Errors
     /// A sentence that names the line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut lines = text.lines();
+        let mut lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
         let first = lines.next().unwrap_or_default();
         if first != FIRST_LINE {
             return Err(format!(
@@ -163,8 +171,7 @@ impl Member {
             Some((nsid.parse().ok()?, uuid.to_owned()))
         };
         Some(Self {
-            // The next life still has a number.
-            life: life.parse::<u32>().ok()?.into(),
+            life: life.parse().ok().filter(|life| *life <= LAST_LIFE)?,
             fenced: match fenced {
                 "live" => false,
                 "fenced" => true,

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{Action, Gateway, Refusal};
+use crate::state::next_life;
 use crate::{GatewayNumber, MEMBERS_MOST, Member, State};
 
 impl Gateway {
@@ -25,7 +26,7 @@ impl Gateway {
         if let Some(earlier) = earlier.filter(|earlier| self.may_reach_disks(earlier)) {
             return Ok(Action::Fence(earlier.client.clone()));
         }
-        let life = earlier.map_or(1, |earlier| earlier.life + 1);
+        let life = earlier.map_or(1, |earlier| next_life(earlier.life));
         state.members.insert(number, self.member(life));
         Ok(Action::Write(version, state))
     }

@@ -4,7 +4,8 @@
 #   cluster.sh down FOLDER                  ends what `up` has started, and removes the folder
 #
 # Root only: the daemons want to own their folders. Nothing outside FOLDER is touched. A monitor needs no manager for block
-# storage. Three settings make the start short: the monitor's rounds (paxos_*), one protocol of messages, and few groups.
+# storage. Three settings make the start short: the monitor's rounds (paxos_*, if MONITOR_INTERVAL and MONITOR_WAIT do not say
+# otherwise), one protocol of messages, and few groups.
 set -eu
 verb=$1
 folder=$2
@@ -75,8 +76,8 @@ mon_warn_on_pool_no_redundancy = false
 mon_data = $folder/mon
 mon_data_avail_warn = 1
 mon_data_avail_crit = 1
-paxos_propose_interval = 0.05
-paxos_min_wait = 0.02
+paxos_propose_interval = ${MONITOR_INTERVAL:-0.05}
+paxos_min_wait = ${MONITOR_WAIT:-0.02}
 osd_data = $folder/osd.\$id
 osd_objectstore = bluestore
 bluestore_block_size = 4294967296

@@ -7,9 +7,9 @@
 # network: own
 ROUNDS=10
 LOAD="--keep-alive-tmo 2s --bs 4k --iodepth 4"
+# The monitor waits as long between two changes of the map as Ceph does by default.
+export MONITOR_INTERVAL=1 MONITOR_WAIT=0.05
 group_up rbd:rbd/disk,$AS_USER
-# The monitor waits as long between two changes of the map as Ceph does without cluster.sh's settings.
-ceph tell mon.a injectargs '--paxos_propose_interval 1 --paxos_min_wait 0.05'
 
 # settle: the first gateway serves, the second one is there.
 settle() {

@@ -128,8 +128,8 @@ pub struct Gateway {
     not_before: Duration,
     /// The ANA group that could not be taken last. The others are tried before it.
     not_taken: u32,
-    /// No new client is made before.
-    renew_at: Duration,
+    /// When the present client was made. The next one is made `pause` later at the earliest.
+    begun: Duration,
     pause: Duration,
     doing: Option<(Action, Duration)>,
 }
@@ -159,8 +159,8 @@ impl Gateway {
             has_hosts: false,
             not_before: now,
             not_taken: 0,
-            renew_at: now,
-            pause: SHORTEST_PAUSE / 2,
+            begun: now,
+            pause: Duration::ZERO,
             doing: None,
         }
     }
@@ -266,10 +266,11 @@ impl Gateway {
 
     /// What a gateway does whose client was shut out.
     fn begin_anew(&self, now: Duration) -> Action {
+        let renew_at = self.begun + self.pause;
         match self.leaving {
             // The others see the end of this process, and shut its client out.
             true => Action::Leave,
-            false if now < self.renew_at => Action::Wait(self.renew_at),
+            false if now < renew_at => Action::Wait(renew_at),
             false => Action::Renew,
         }
     }
@@ -401,11 +402,11 @@ impl Gateway {
     fn renewed(&mut self, client: String, now: Duration) {
         self.client = client;
         (self.lost, self.seat, self.is_old) = (false, None, true);
-        self.pause = match now >= self.renew_at + LONG_LIFE {
+        self.pause = match self.heard >= self.begun + LONG_LIFE {
             true => SHORTEST_PAUSE,
-            false => (self.pause * 2).min(LONGEST_PAUSE),
+            false => (self.pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
         };
-        self.renew_at = now + self.pause;
+        self.begun = now;
     }
 
     /// Whether another gateway can serve disks now.
@@ -421,7 +422,8 @@ const HOME_AFTER: Duration = Duration::from_secs(30);
 /// refuses every client gets few of them.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A client that has lasted so long after the pause was not refused by a fault that lasts.
-const LONG_LIFE: Duration = Duration::from_secs(10);
+/// A client whose beats the cluster took for so long was not refused by a fault that lasts. A
+/// gateway that stands still again and again comes back each time at once.
+const LONG_LIFE: Duration = Duration::from_secs(2);
 /// Delay before something that has failed is tried again.
 const RETRY: Duration = Duration::from_millis(250);

@@ -33,6 +33,8 @@ struct Seen {
     silent: Duration,
     /// The process has ended.
     ended: bool,
+    /// It has ended after the last look. Its last beat may not have been seen yet.
+    is_news: bool,
 }
 
 impl Peers {
@@ -48,22 +50,22 @@ impl Peers {
         for (number, life) in lives {
             let last = (*life, beats.get(number).cloned().unwrap_or_default());
             let seen = self.seen.entry(*number).or_default();
-            match seen.last == last {
-                true => seen.silent += passed,
-                false => {
-                    *seen = Seen {
-                        last,
-                        ..Seen::default()
-                    }
-                }
+            let is_last_beat = seen.is_news && seen.last.0 == *life;
+            if seen.last == last {
+                seen.silent += passed;
+            } else {
+                (seen.last, seen.silent) = (last, Duration::ZERO);
+                seen.ended &= is_last_beat;
             }
+            seen.is_news = false;
         }
     }
 
-    /// Notes that the process of a gateway seems to have ended. A later beat takes that back.
+    /// Notes that the process of a gateway seems to have ended. A beat that is stored after the
+    /// next look takes that back.
     pub(crate) fn ended(&mut self, number: GatewayNumber) {
         if let Some(seen) = self.seen.get_mut(&number) {
-            seen.ended = true;
+            (seen.ended, seen.is_news) = (true, true);
         }
     }
 
@@ -114,8 +116,25 @@ mod tests {
         assert!(peers.is_dead(2));
         peers.saw(1, 1, 7);
         assert!(peers.is_dead(2));
-        peers.saw(2, 1, 0);
+        peers.saw(2, 1, 8);
         assert!(!peers.is_dead(2));
+    }
+
+    #[test]
+    fn the_last_beat_of_a_process_that_has_ended_takes_nothing_back() {
+        let mut peers = Peers::default();
+        peers.saw(0, 1, 7);
+        peers.ended(2);
+        peers.saw(1, 1, 8);
+        assert!(
+            peers.is_dead(2),
+            "it has beaten between the look and its end"
+        );
+        peers.saw(2, 1, 9);
+        assert!(!peers.is_dead(2));
+        peers.ended(2);
+        peers.saw(3, 2, 0);
+        assert!(!peers.is_dead(2), "it is another process");
     }
 
     #[test]

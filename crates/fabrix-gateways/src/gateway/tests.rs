@@ -346,6 +346,21 @@ fn a_cluster_that_refuses_every_client_gets_few_of_them() {
 }
 
 #[test]
+fn a_gateway_that_stands_still_again_and_again_is_soon_back_each_time() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    world.start(2, &[1]);
+    world.run(3);
+    for life in 1..10 {
+        assert_eq!(world.processes[one].gateway.seat(), Some((1, life)));
+        world.processes[one].is_stopped = true;
+        world.run(6);
+        world.processes[one].is_stopped = false;
+        world.run(4);
+    }
+}
+
+#[test]
 fn who_leaves_gives_its_groups_away_and_shuts_nobody_out() {
     let mut world = World::new();
     let one = world.start(1, &[1, 3]);

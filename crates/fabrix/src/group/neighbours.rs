@@ -32,8 +32,10 @@ type Callers = Arc<Mutex<Vec<TcpStream>>>;
 
 /// Most connections of others: enough for the largest group, and for strangers.
 const CALLERS_MOST: usize = 64;
-/// Time for a connection, and between two attempts.
+/// Time for a connection, and longest time between two attempts.
 const CALL: Duration = Duration::from_secs(1);
+/// Shortest time between two attempts. While a process ends, it may still take a connection.
+const AGAIN: Duration = Duration::from_millis(20);
 
 impl Neighbours {
     /// Listens on an address of this machine, at a port that the system chooses.
@@ -110,15 +112,18 @@ fn call(address: SocketAddr, (alive, events): (Weak<()>, SyncSender<Event>)) {
         .spawn(move || {
             // Who was never reached may be behind a firewall that refuses connections.
             let mut was_there = false;
+            let mut pause = AGAIN;
             while alive.strong_count() > 0 {
                 match TcpStream::connect_timeout(&address, CALL) {
                     Ok(stream) => {
                         was_there = true;
                         let began = Instant::now();
                         listen_to(&stream, &alive, &events);
-                        if began.elapsed() < CALL {
-                            thread::sleep(CALL);
-                        }
+                        pause = match began.elapsed() < CALL {
+                            true => (pause * 2).min(CALL),
+                            false => AGAIN,
+                        };
+                        thread::sleep(pause);
                     }
                     Err(error) if was_there && error.kind() == ErrorKind::ConnectionRefused => {
                         // Something between may refuse while the process beats on.

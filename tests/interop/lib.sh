@@ -60,6 +60,13 @@ wait_for() {
     done
 }
 
+# end_sockets FILTER: the kernel ends these TCP connections of ours, with a reset to the other side. Without its module
+# `tcp_diag`, ss says the same and ends none.
+end_sockets() {
+    [ -d /sys/module/tcp_diag ] || fail "the script does not load tcp_diag"
+    ss -K "$@" >/dev/null
+}
+
 # hangs PROCESS: it waits for something, and nothing can interrupt it.
 hangs() {
     status=$(cat "/proc/$1/stat" 2>/dev/null) || return 1

@@ -1,6 +1,6 @@
 # How long requests wait when the path in use is lost, by cause: our host and Linux' native multipath, at the same target over
 # the same two networks at the same time. The figures are medians of 20, in ms; reads and writes are counted apart.
-# modules: nvme-tcp crc32c_generic veth sch_netem nbd,nbds_max=4
+# modules: nvme-tcp crc32c_generic tcp_diag veth sch_netem nbd,nbds_max=4
 # tools: nvme fio ip tc ss
 # seconds: 2400
 # log: nvme nvme[0-9]+: (starting error recovery|failed to send request|Reconnecting|queue|receive failed|I/O|rw|failed|Failed)
@@ -50,7 +50,7 @@ both_use_first() {
 }
 
 reset_path() {
-    ss -K dst 10.0.1.1 >/dev/null
+    end_sockets dst 10.0.1.1
     sleep 1
 }
 

@@ -1,6 +1,6 @@
 # A disk of ours over two paths to our target: verified load while one path falls silent, comes back, and the other one is
 # reset, once for each policy; both paths lost and found; other disks are refused.
-# modules: veth nbd,nbds_max=4
+# modules: tcp_diag veth nbd,nbds_max=4
 # tools: ip ss fio
 # seconds: 400
 # log: block nbd0: shutting down sockets
@@ -15,6 +15,11 @@ other=nvme+tcp://10.0.2.1/$NQN
 # paths_are TEXT: so many paths of the disk stand, as `fabrix list` says.
 paths_are() {
     fabrix list | grep -q " $1 "
+}
+
+# has_come_back PATH: its connection was lost once, and stands.
+has_come_back() {
+    fabrix path list | grep -q "^[^ ]* *$1 .* connected .* 1 *-"
 }
 
 # waits POLICY WORD...: verified load, with the first path down in between, and the second one reset.
@@ -32,7 +37,8 @@ through_it_all() {
     sleep 2
     ip link set near1 up
     wait_for 60 paths_are 2/2
-    ss -K dst 10.0.2.1 >/dev/null
+    end_sockets dst 10.0.2.1
+    wait_for 60 has_come_back 1
     wait_for 60 paths_are 2/2
     wait $load || fail "$policy: fio: $(cat /tmp/load.out)"
     contains "fio with $policy" "$(cat /tmp/load.out)" "err= 0"

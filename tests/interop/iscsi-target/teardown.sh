@@ -16,7 +16,7 @@ times=0
 while [ $times -lt 10 ]; do
     sleep 0.5
     bench_goes_on
-    ss -K dst $ADDRESS dport = ${PORTAL#*:} >/dev/null
+    end_sockets dst $ADDRESS dport = ${PORTAL#*:}
     times=$((times + 1))
     bench_comes_back $times
 done

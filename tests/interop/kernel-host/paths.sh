@@ -1,6 +1,6 @@
 # Four paths to one disk under each policy of Linux: which paths get requests; a path that is inaccessible, silent, reset or
 # without a link takes nothing with it, and gets requests again when it is back.
-# modules: nvme-tcp crc32c_generic veth sch_netem
+# modules: nvme-tcp crc32c_generic tcp_diag veth sch_netem
 # tools: nvme fio ip tc ss
 # kernel: own newer
 # seconds: 400
@@ -94,8 +94,8 @@ through_it_all() {
     ip netns exec away tc qdisc del dev far2 root
     tc qdisc del dev near2 root
     is_back 2 "$1"
-    ss -K dst 10.0.3.1 >/dev/null
-    load_goes_on
+    end_sockets dst 10.0.3.1
+    is_out 3
     is_back 3 "$1"
     ip link set near4 down
     is_out 4

@@ -14,7 +14,7 @@ cut=0
 while [ $cut -lt 50 ]; do
     wait_for 30 controller_is live
     sleep 0.3
-    ss -K dst 127.0.0.1 dport = 4420 >/dev/null
+    end_sockets dst 127.0.0.1 dport = 4420
     cut=$((cut + 1))
     echo "cut $cut"
     wait_for 30 not controller_is live

@@ -160,7 +160,7 @@ wait_for 10 grows $first "$(written $first)"
 
 # One portal is dropped, and comes back.
 fabrix ctl listener remove iscsi://$SECOND >/dev/null
-ss -K dst $ADDRESS dport = 3261 >/dev/null
+end_sockets dst $ADDRESS dport = 3261
 wait_for 20 rests $second
 wait_for 10 grows $first "$(($(written $first) + 100))"
 fabrix ctl listener add iscsi://$SECOND >/dev/null

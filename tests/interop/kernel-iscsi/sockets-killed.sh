@@ -15,7 +15,7 @@ cut=0
 while [ $cut -lt 30 ]; do
     wait_for 60 session_is LOGGED_IN
     sleep 0.3
-    ss -K dst $ADDRESS dport = ${PORTAL#*:} >/dev/null
+    end_sockets dst $ADDRESS dport = ${PORTAL#*:}
     cut=$((cut + 1))
     echo "cut $cut"
     wait_for 30 not session_is LOGGED_IN

@@ -26,7 +26,7 @@ wait_for 30 does_not_answer
 kill -0 $load || fail "the load ended: $(cat bench.err)"
 session_is LOGGED_IN || fail "the abort was not answered: the session is $(cat /sys/class/iscsi_session/$session/state)"
 # The session that replaces this one is let in while the write is still at the disk.
-ss -K dst $ADDRESS dport = ${PORTAL#*:} >/dev/null
+end_sockets dst $ADDRESS dport = ${PORTAL#*:}
 wait_for 30 not session_is LOGGED_IN
 wait_for 20 session_is LOGGED_IN
 kill -0 $load || fail "the load ended: $(cat bench.err)"

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabrix_attach::FrontEndEvent;
-use fabrix_attach::nbd::{NbdPeers, NbdSocket, flags};
+use fabrix_attach::nbd::{NbdPeer, NbdSocket, flags};
 use fabrix_block::null::NullDisk;
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
@@ -384,7 +384,7 @@ fn disk(bytes: u64) -> std::sync::Arc<dyn Device> {
 }
 
 #[test]
-fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_ends_it() {
+fn a_client_that_knows_everything_begins_with_a_request_and_ends_it_by_leaving() {
     for engine in [Engine::Auto, Engine::Epoll] {
         let config = ShardConfig {
             engine,
@@ -399,24 +399,18 @@ fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_en
         let on_event = Box::new(move |event| {
             let _nobody_waits = sender.send(event);
         });
-        let pairs = [UnixStream::pair(), UnixStream::pair()].map(|pair| pair.expect("a pair"));
-        let [(ours, our_other), (theirs, their_other)] = pairs;
-        let peers = NbdPeers::begin(&shard.remote, small, vec![our_other, their_other], on_event);
-        let peers = peers.expect("it begins");
-        let [mut one, mut other] = [ours, theirs].map(|stream| {
-            stream.set_read_timeout(Some(BOUND)).expect("a timeout");
-            Client(stream)
-        });
-        assert_eq!(one.write(4096, &[5; 512]), 0);
-        assert_eq!(other.read(4096, 512), [5; 512]);
+        let (theirs, ours) = UnixStream::pair().expect("a pair");
+        let peer = NbdPeer::begin(&shard.remote, small, ours, on_event).expect("it begins");
+        theirs.set_read_timeout(Some(BOUND)).expect("a timeout");
+        let mut client = Client(theirs);
+        assert_eq!(client.write(4096, &[5; 512]), 0);
+        assert_eq!(client.read(4096, 512), [5; 512]);
         let (einval, behind) = (22, (1 << 20) + 512);
-        one.ask(READ, behind, 512, &[]);
-        assert_eq!(one.answer(&mut []), einval);
-        peers.resized(large).expect("it lives");
-        assert_eq!(one.read(behind, 512), [0; 512]);
-        drop(one);
-        assert_eq!(other.read(behind, 512), [0; 512]);
-        drop(other);
+        client.ask(READ, behind, 512, &[]);
+        assert_eq!(client.answer(&mut []), einval);
+        peer.resized(large).expect("it lives");
+        assert_eq!(client.read(behind, 512), [0; 512]);
+        drop(client);
         assert_eq!(events.recv_timeout(BOUND), Ok(FrontEndEvent::Ended));
         shard.remote.stop();
         shard.join.join().expect("the shard ends");

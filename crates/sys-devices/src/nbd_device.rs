@@ -1,7 +1,7 @@
-//! The kernel's NBD client: sockets as a block device of this machine, /dev/nbdN.
+//! The kernel's NBD client: a socket as a block device of this machine, /dev/nbdN.
 //!
 //! This module speaks the driver's generic netlink. It does not know the NBD server at the other
-//! end of the sockets. Every call may wait for that server, so it belongs on a thread that does not
+//! end of the socket. Every call may wait for that server, so it belongs on a thread that does not
 //! serve. Source: include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux kernel.
 
 use std::fs::File;
@@ -23,8 +23,7 @@ pub struct NbdOptions {
     /// Transmission flags of NBD: what the server supports.
     pub flags: u16,
     /// Longest time of a request, in whole seconds; zero sets none. After it the driver gives up
-    /// the socket and sends the request on another one. With several sockets the driver uses 30 s
-    /// for zero.
+    /// the socket and fails the request.
     pub timeout: Duration,
 }
 
@@ -43,22 +42,22 @@ impl NbdDevice {
         Netlink::open().map(drop)
     }
 
-    /// Connects a free device to an NBD server. The driver spreads requests over the sockets.
+    /// Connects a free device to an NBD server over one socket.
+    ///
+    /// The driver would take several. But it receives from each in a work item that never ends, and
+    /// a kernel that is slow to make a thread runs such items one after the other: the answers on
+    /// the second socket are then never read (`docs/INTEROP.md`).
     ///
     /// Errors: `NotFound` without the driver, `PermissionDenied` without the right to use it, and
     /// what the driver says.
-    pub fn connect(sockets: &[UnixStream], options: &NbdOptions) -> io::Result<Self> {
-        let mut items = Vec::new();
-        for socket in sockets {
-            let number = attribute(SOCKET_FD, &socket.as_raw_fd().to_ne_bytes());
-            items.extend(nested(SOCKET_ITEM, &number));
-        }
+    pub fn connect(socket: &UnixStream, options: &NbdOptions) -> io::Result<Self> {
+        let number = attribute(SOCKET_FD, &socket.as_raw_fd().to_ne_bytes());
         let body = [
             attribute(SIZE_BYTES, &options.bytes.to_ne_bytes()),
             attribute(BLOCK_BYTES, &u64::from(options.block_bytes).to_ne_bytes()),
             attribute(TIMEOUT_S, &options.timeout.as_secs().to_ne_bytes()),
             attribute(SERVER_FLAGS, &u64::from(options.flags).to_ne_bytes()),
-            nested(SOCKETS, &items),
+            nested(SOCKETS, &nested(SOCKET_ITEM, &number)),
         ];
         let answer = Netlink::open()?.ask(CONNECT, &body.concat())?;
         let index = answer.ok_or_else(|| io::Error::other("the driver names no device"))?;

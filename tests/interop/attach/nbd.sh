@@ -35,18 +35,18 @@ reader_waits() {
     reader=$!
     wait_for 10 grep -q '[1-9]' "/sys/block/${disk##*/}/inflight"
 }
-# The process of the only attachment is killed, and the driver has seen the end of both connections: the kernel ends what
+# The process of the only attachment is killed, and the driver has seen the end of the connection: the kernel ends what
 # io_uring has in progress behind the process.
 holder_killed() {
     lost=$(connections_lost)
     kill -9 "$(fabrix list -o json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1)"
-    wait_for 30 both_are_lost
+    wait_for 30 one_more_is_lost
 }
 connections_lost() {
     dmesg | grep -c "nbd[0-9]*: Receive control failed" || true
 }
-both_are_lost() {
-    [ "$(connections_lost)" -ge $((lost + 2)) ]
+one_more_is_lost() {
+    [ "$(connections_lost)" -gt "$lost" ]
 }
 
 mkfs.ext4 -q /dev/ram0
@@ -58,6 +58,8 @@ for uri in nvme+tcp://$ADDRESS:$PORT/$NQN iscsi://$PORTAL/$IQN/0; do
     disk=$(fabrix attach "$uri" --as nbd --name one)
     contains "the device" "$disk" /dev/nbd
     is "the size" "$(sectors "$disk")" $((64 << 11))
+    # With several connections, the driver may never read the answers on some of them (docs/INTEROP.md).
+    is "the driver's connections" "$(ls "/sys/block/${disk##*/}/mq")" 0
     is "the block" "$(queue "$disk" logical_block_size)" 512
     is "the cache" "$(queue "$disk" write_cache)" "write back"
     [ "$(queue "$disk" discard_max_bytes)" -gt 0 ] || fail "Linux discards nothing"
@@ -101,8 +103,8 @@ for uri in nvme+tcp://$ADDRESS:$PORT/$NQN iscsi://$PORTAL/$IQN/0; do
     wait_for 10 has_no_size "$disk"
 done
 
-# The target is away for longer than the driver waits where it has several connections and nobody has told it how long,
-# 30 s: who reads waits and goes on, and the driver gives no connection up.
+# The target is away for longer than the driver waits before it says `Possible stuck request`, 30 s: who reads waits and
+# goes on, and the driver does not give the connection up.
 disk=$(fabrix attach nvme+tcp://$ADDRESS:$PORT/$NQN --as nbd --name one)
 target_goes
 reader_waits

@@ -1,5 +1,5 @@
 //! The disk as an NBD server: on a listening socket for qemu, nbdcopy, fio and other clients, and
-//! on sockets of the kernel's own client, which makes a block device of them.
+//! on a socket of the kernel's own client, which makes a block device of it.
 //!
 //! This file accepts clients and counts them, and `connection` serves one of them. The caller opens
 //! the listening socket (Unix or TCP) and so decides about access.
@@ -33,7 +33,7 @@ pub struct NbdSocket {
 
 /// A disk served to the kernel's client.
 #[derive(Debug)]
-pub struct NbdPeers(FrontEnd);
+pub struct NbdPeer(FrontEnd);
 
 /// An order to the port from another thread.
 enum Order {
@@ -56,8 +56,8 @@ impl NbdSocket {
         let clients = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&clients);
         let front_end = FrontEnd::begin(remote, move |shard| {
-            let clients = (Some(Listener::from(listener)), Vec::new());
-            Port::open(shard, device, clients, counter, on_event)
+            let client = Client::Unknown(Listener::from(listener));
+            Port::open(shard, device, client, counter, on_event)
         })?;
         Ok(Self { front_end, clients })
     }
@@ -83,22 +83,23 @@ impl NbdSocket {
     }
 }
 
-impl NbdPeers {
-    /// Serves `device` on these sockets, on the shard of `remote`. The other ends send requests
-    /// without negotiation. `on_event` is called when the last of them has closed.
+impl NbdPeer {
+    /// Serves `device` on this socket, on the shard of `remote`. The other end sends requests
+    /// without negotiation. `on_event` is called when it has closed.
     ///
     /// # Errors
     /// The disk cannot be opened on the shard.
     pub fn begin(
         remote: &Remote,
         device: Arc<dyn Device>,
-        sockets: Vec<UnixStream>,
+        socket: UnixStream,
         on_event: EventHandler,
     ) -> Result<Self, BeginError> {
         let front_end = FrontEnd::begin(remote, move |shard| {
             // Without this privilege a memory shortage can block the server. It works nevertheless.
             let _unprivileged = fabrix_rt::process::carries_io();
-            Port::open(shard, device, (None, sockets), Arc::default(), on_event)
+            let client = Client::Known(socket);
+            Port::open(shard, device, client, Arc::default(), on_event)
         });
         front_end.map(Self)
     }
@@ -109,7 +110,7 @@ impl NbdPeers {
     /// The disk cannot be opened in its new size, so the old size stays; or the server has ended.
     pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
         self.0.resize(device, Order::Resized)?;
-        // The resize messages to the connections precede this one in the mailbox, so they are done.
+        // The resize message to the connection precedes this one in the mailbox, so it is done.
         on_shard(&self.0.remote, |_| ())
     }
 }
@@ -182,28 +183,40 @@ enum ConnectionMessage {
     Resized(u64),
 }
 
+/// Who is served.
+enum Client {
+    /// Whoever connects, after the negotiation.
+    Unknown(Listener),
+    /// The kernel, which needs no negotiation.
+    Known(UnixStream),
+}
+
 struct Port {
     task: TaskId,
-    /// None: all clients are connected from the start.
+    /// None: the only client is connected from the start.
     listener: Option<Listener>,
     common: Rc<Common>,
 }
 
 impl Port {
-    /// Serves the clients of a listener, or those of sockets without negotiation.
+    /// Serves the clients of a listener, or one without negotiation.
     fn open(
         shard: &mut Shard,
         device: Arc<dyn Device>,
-        (listener, sockets): (Option<Listener>, Vec<UnixStream>),
+        client: Client,
         clients: Arc<AtomicUsize>,
         on_event: EventHandler,
     ) -> Result<TaskId, BeginError> {
         let common = Common::open(shard, device, clients, on_event)?;
-        // Without a listener no more clients follow, so the server ends with its last connection.
-        common.closing.set(listener.is_none());
-        for socket in sockets {
-            Connection::adopt_begun(shard, Socket::from(OwnedFd::from(socket)), &common);
-        }
+        let listener = match client {
+            Client::Unknown(listener) => Some(listener),
+            // No more clients follow, so the server ends with this one's connection.
+            Client::Known(socket) => {
+                common.closing.set(true);
+                Connection::adopt_begun(shard, Socket::from(OwnedFd::from(socket)), &common);
+                None
+            }
+        };
         let task = shard.reserve();
         let port = Self {
             task,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fabrix_attach::fuse::{FuseFile, KernelRing};
-use fabrix_attach::nbd::{NbdPeers, NbdSocket};
+use fabrix_attach::nbd::{NbdPeer, NbdSocket};
 use fabrix_attach::ublk::{self, UblkDisk};
 use fabrix_attach::vhost::VhostSocket;
 use fabrix_attach::{BeginError, EventHandler};
@@ -45,7 +45,7 @@ pub(crate) enum Front {
     /// A file.
     File { file: FuseFile, place: PathBuf },
     /// A device of the kernel's NBD client.
-    Nbd { peers: NbdPeers, device: NbdDevice },
+    Nbd { peer: NbdPeer, device: NbdDevice },
     /// An NBD server on a Unix socket, or on a TCP port.
     NbdSocket {
         socket: NbdSocket,
@@ -78,8 +78,8 @@ impl Front {
         }
         if kind == FrontEnd::Nbd {
             let longest = args.remote.fast_io_fail_tmo.0.unwrap_or(Duration::MAX);
-            let (peers, device) = kernel_nbd::begin(remote, disk, longest, on_event)?;
-            return Ok(Self::Nbd { peers, device });
+            let (peer, device) = kernel_nbd::begin(remote, disk, longest, on_event)?;
+            return Ok(Self::Nbd { peer, device });
         }
         if kind == FrontEnd::NbdSocket {
             let is_port = args.listen.is_some();
@@ -218,10 +218,10 @@ impl Front {
                 taken.map_err(Failure::at(device.path()))
             }
             Self::File { file, .. } => Ok(file.resized(Arc::clone(disk))?),
-            Self::Nbd { peers, device } => {
+            Self::Nbd { peer, device } => {
                 // The server gets the size first, then the client. This also works when the disk
                 // shrinks, because requests behind the new end fail anyway.
-                peers.resized(Arc::clone(disk))?;
+                peer.resized(Arc::clone(disk))?;
                 let taken = device.resize(disk.geometry().bytes());
                 taken.map_err(Failure::at(device.path()))
             }

@@ -1,7 +1,7 @@
-//! A disk as /dev/nbdN: this process serves sockets of the kernel's NBD client.
+//! A disk as /dev/nbdN: this process serves a socket of the kernel's NBD client.
 //!
-//! Only the kernel has the other ends of the sockets. If this process dies, they close, and
-//! requests in progress fail at once.
+//! Only the kernel has the other end of the socket. If this process dies, it closes. New requests
+//! fail at once, and those in progress when the device is disconnected.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_attach::EventHandler;
-use fabrix_attach::nbd::{NbdPeers, flags};
+use fabrix_attach::nbd::{NbdPeer, flags};
 use fabrix_block::Device;
 use fabrix_rt::{Remote, process};
 use sys_devices::nbd_device::{NbdDevice, NbdOptions};
@@ -23,11 +23,11 @@ pub(super) fn begin(
     disk: &Arc<dyn Device>,
     longest: Duration,
     on_event: EventHandler,
-) -> Result<(NbdPeers, NbdDevice), Failure> {
-    let pairs: Result<Vec<_>, _> = (0..connections()).map(|_| UnixStream::pair()).collect();
-    let pairs = pairs.map_err(|error| Failure::io(format!("sockets for the kernel: {error}")))?;
-    let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    let peers = NbdPeers::begin(remote, Arc::clone(disk), ours, on_event)?;
+) -> Result<(NbdPeer, NbdDevice), Failure> {
+    let pair = UnixStream::pair();
+    let pair = pair.map_err(|error| Failure::io(format!("a socket for the kernel: {error}")))?;
+    let (ours, theirs) = pair;
+    let peer = NbdPeer::begin(remote, Arc::clone(disk), ours, on_event)?;
     let options = NbdOptions {
         bytes: disk.geometry().bytes(),
         block_bytes: disk.geometry().block_bytes,
@@ -42,7 +42,7 @@ pub(super) fn begin(
             device.path().display()
         )));
     }
-    Ok((peers, device))
+    Ok((peer, device))
 }
 
 /// Whether NBD devices are available and visible here.
@@ -65,8 +65,8 @@ pub(super) fn refused(error: &std::io::Error) -> Failure {
 }
 
 /// The driver's timeout for an unanswered request. It must be longer than our own, because the
-/// driver never reuses such a connection and repeats the request on another one. The factor 2
-/// covers a request that lives through two outages.
+/// driver then gives the connection up, and with it the device. The factor 2 covers a request that
+/// lives through two outages.
 fn timeout(longest: Duration) -> Duration {
     longest.saturating_mul(2).clamp(TIMEOUT_LEAST, TIMEOUT_MOST)
 }
@@ -74,14 +74,6 @@ fn timeout(longest: Duration) -> Duration {
 const TIMEOUT_LEAST: Duration = Duration::from_secs(600);
 /// The driver counts the timeout in up to 1000 ticks per second, in 31 bits.
 const TIMEOUT_MOST: Duration = Duration::from_secs(14 * 24 * 3600);
-
-/// Number of connections. The kernel has one queue per connection, and one shard serves them all.
-fn connections() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    cores.min(CONNECTIONS_MAX)
-}
-
-const CONNECTIONS_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests {

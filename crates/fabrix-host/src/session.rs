@@ -17,6 +17,7 @@ use fabrix_proto::Nanos as ProtoNanos;
 use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 use fabrix_transport::Ended;
 
+pub(crate) use self::disconnect::LastWords;
 pub(crate) use self::keep_alive::KeepAlive;
 pub(crate) use self::requests::CommandSet;
 use crate::connection::{Connection, OtherCommand};
@@ -153,8 +154,8 @@ pub(crate) struct Session<P: Types, L> {
     /// Number of the attempt to connect.
     attempt: u16,
     pub(crate) keep_alive: KeepAlive,
-    /// Connection that still sends a termination request or a Logout before it is closed.
-    pub(crate) terminating: Option<usize>,
+    /// Connection on which something is still said before it is closed.
+    pub(crate) terminating: Option<(usize, LastWords)>,
     /// The target ends the session: commands in progress finish, new requests wait for the next
     /// connection.
     pub(crate) quiescing: bool,

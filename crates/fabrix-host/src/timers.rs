@@ -17,7 +17,7 @@ pub(crate) enum Timer {
     Step,
     /// Fails requests that wait for a connection.
     FastIoFail,
-    /// Ends the sending of a termination request or a Logout.
+    /// Ends the time for a termination request or for the answer to a Logout.
     Terminate,
     /// Disconnects from a target that ends the session and does not finish.
     Quiesce,

@@ -4,14 +4,16 @@ mod common;
 
 use std::io::Read;
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Notes, Reply, Rig, Unit, address, initiator, options, options_in_world};
 use fabrix_block::{Deallocate, Device, Operation, Payload, Status};
 use fabrix_host::iscsi::{Account, Address, RemoteUnit, connect};
-use fabrix_host::{ConnectErrorKind, Options};
+use fabrix_host::{ConnectErrorKind, Options, PathEvent};
 use fabrix_proto::iscsi::target::Answer;
-use fabrix_rt::Engine;
+use fabrix_rt::{Engine, ShardConfig, Wait, spawn};
 use fabrix_sim::Place;
 
 on_both_engines!(
@@ -24,6 +26,7 @@ on_both_engines!(
     a_permanent_redirection_is_remembered,
     redirections_do_not_go_on_without_end,
     a_target_that_hangs_up_during_the_login_may_want_a_secret,
+    a_shard_that_is_stopped_still_logs_its_sessions_out,
 );
 
 fn open(engine: Engine, unit: &Unit) -> (RemoteUnit, Rig, Notes) {
@@ -226,6 +229,54 @@ fn redirections_do_not_go_on_without_end(engine: Engine) {
 }
 
 /// LIO does so to who offers nothing where it wants CHAP.
+#[test]
+fn a_logout_waits_for_its_answer_and_not_for_ever() {
+    let place = Place::world();
+    let unit = Unit::start_at(&place, |_, _| Reply::Usual);
+    unit.logout_takes(Duration::from_millis(900));
+    let (_disk, mut rig, _) = open_in_world(&place, &unit);
+    assert_eq!(
+        unit.logouts(),
+        (1, 0),
+        "the session that looked at the disk"
+    );
+    assert_eq!(rig.read(0, 8), Ok(vec![0; 4096]));
+    unit.logout_takes(Duration::from_millis(1100));
+    rig.channel = None;
+    rig.turn_for(Duration::from_secs(2));
+    assert_eq!(unit.logouts(), (1, 1));
+}
+
+fn a_shard_that_is_stopped_still_logs_its_sessions_out(engine: Engine) {
+    let unit = Unit::honest();
+    let is_connected = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&is_connected);
+    let options = Options {
+        watch: Arc::new(move |_, event| {
+            tell.fetch_or(event == PathEvent::Connected, Ordering::AcqRel);
+        }),
+        ..options(engine).0
+    };
+    let disk = open_with(options, &unit);
+    unit.logout_takes(Duration::from_millis(50));
+    is_connected.store(false, Ordering::Release);
+    let config = ShardConfig {
+        engine,
+        ..ShardConfig::default()
+    };
+    let ended = spawn(config, None, move |shard| {
+        let channel = disk.open(shard).expect("opening waits for nothing");
+        while !is_connected.load(Ordering::Acquire) {
+            shard.turn(Wait::AtMost(Duration::from_millis(10)));
+        }
+        drop(channel);
+        shard.stop();
+    });
+    let ended = ended.expect("a shard").join.join();
+    ended.expect("no panic");
+    assert_eq!(unit.logouts(), (2, 0));
+}
+
 fn a_target_that_hangs_up_during_the_login_may_want_a_secret(engine: Engine) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = Address {

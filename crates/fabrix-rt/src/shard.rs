@@ -10,6 +10,7 @@
 //! Only the driver waits.
 
 mod commons;
+mod ending;
 mod mailbox;
 mod start;
 mod tasks;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::commons::Commons;
+use self::ending::Ending;
 pub use self::mailbox::{Full, Remote};
 use self::mailbox::{Mailbox, Message};
 pub(crate) use self::start::system;
@@ -99,7 +101,7 @@ pub struct Shard {
     engine: Engine,
     refused: Option<Refused>,
     exchanges: bool,
-    stopping: bool,
+    ending: Ending,
 }
 
 impl Shard {
@@ -139,7 +141,7 @@ impl Shard {
             engine,
             refused,
             exchanges: config.exchanges && engine != Engine::Epoll,
-            stopping: false,
+            ending: Ending::default(),
         })
     }
 
@@ -194,6 +196,7 @@ impl Shard {
             .retain(|(token, op)| token.task != id || !op.waits_for_a_peer());
         self.driver.forget(id);
         drop(self.tasks.remove(id));
+        self.ending.is_removed(id);
     }
 
     /// The task of an id.
@@ -310,18 +313,6 @@ impl Shard {
         self.mailbox.remote()
     }
 
-    /// Ends [`Shard::run`] after this turn.
-    pub fn stop(&mut self) {
-        self.stopping = true;
-    }
-
-    /// Turns until [`Shard::stop`] or [`Remote::stop`]. Operations in progress stay so.
-    pub fn run(&mut self) {
-        while !mem::take(&mut self.stopping) {
-            self.turn(Wait::Forever);
-        }
-    }
-
     /// When the next turn is due if no operation ends before, for a simulator that chooses which
     /// shard turns.
     pub fn due(&self) -> Until {
@@ -384,7 +375,9 @@ impl Shard {
         if !self.mailbox.bell().answer() {
             return;
         }
-        self.stopping |= self.mailbox.bell().take_stop();
+        if self.mailbox.bell().take_stop() {
+            self.stop();
+        }
         for _ in 0..MESSAGES_PER_TURN {
             match self.mailbox.take() {
                 Some(Message::Run(f)) => f(self),
@@ -413,7 +406,7 @@ impl Shard {
     }
 
     fn how_long(&self, wait: Wait) -> Until {
-        if self.stopping || !self.answers.is_empty() || !self.flushes.is_empty() {
+        if self.ending.is_asked_for() || !self.answers.is_empty() || !self.flushes.is_empty() {
             return Until::Now;
         }
         let asked = match wait {

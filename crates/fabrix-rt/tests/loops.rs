@@ -23,6 +23,7 @@ on_both_drivers!(
     no_message_is_lost_however_it_meets_the_sleeper,
     a_full_mailbox_says_so_and_stop_still_works,
     a_shard_that_has_ended_takes_no_messages,
+    a_task_that_says_goodbye_puts_the_end_off,
     a_flush_comes_once_a_turn,
     an_answer_is_never_delivered_from_within,
     endless_answers_do_not_stop_the_turn,
@@ -155,6 +156,41 @@ fn a_shard_that_has_ended_takes_no_messages(engine: Engine) {
     drop(bench);
     assert_eq!(remote.send(task, Box::new(1)), Err(Full));
     remote.stop();
+}
+
+/// Is removed when its timer expires.
+struct Leaver(TaskId);
+
+impl Task for Leaver {
+    fn completed(&mut self, _: &mut Shard, _: u32, _: Completion) {}
+
+    fn expired(&mut self, shard: &mut Shard, _: u32) {
+        shard.remove(self.0);
+    }
+}
+
+fn a_task_that_says_goodbye_puts_the_end_off(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let shard = &mut bench.shard;
+    let leaver = shard.reserve();
+    shard.install(leaver, Rc::new(RefCell::new(Leaver(leaver))));
+    shard.stop();
+    shard.run();
+    assert!(shard.task(leaver).is_some(), "nobody waits for it");
+    let token = Token {
+        task: leaver,
+        slot: 0,
+    };
+    let began = shard.now();
+    shard.set_timer(token, began + Duration::from_millis(20));
+    shard.stop_after(leaver);
+    shard.stop();
+    shard.run();
+    assert!(shard.task(leaver).is_none(), "the loop has waited for it");
+    // A task that stays does not keep the loop for ever.
+    shard.stop_after(bench.task);
+    shard.stop();
+    shard.run();
 }
 
 fn a_flush_comes_once_a_turn(engine: Engine) {

@@ -18,7 +18,7 @@ use super::plan::{self, Plan};
 use super::queue::{Command, NvmeLink};
 use crate::connection::InFlight;
 use crate::multipath::link::AssociationName;
-use crate::session::{self, Protocol, Types};
+use crate::session::{self, LastWords, Protocol, Types};
 use crate::{ConnectError, ConnectErrorKind};
 
 /// Answer to a command: its completion entry, the number of data bytes received, and whether their
@@ -107,7 +107,7 @@ impl<L: NvmeLink> Protocol<L> for Nvme {
             }
             Ended::Rdma(failure) => ConnectError::rdma_lost(&queue, failure),
             Ended::Violation(violation) => {
-                session.terminating = Some(index);
+                session.terminating = Some((index, LastWords::Termination));
                 let sentence = format!("{queue}: the target broke the protocol: {violation}");
                 ConnectError::new(ConnectErrorKind::Protocol, sentence)
             }

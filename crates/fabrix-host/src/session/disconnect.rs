@@ -14,6 +14,26 @@ use crate::reconnection::State;
 use crate::timers::Timer;
 use crate::{ConnectError, ConnectErrorKind};
 
+/// What is still said on a connection before it is closed.
+#[derive(Clone, Copy)]
+pub(crate) enum LastWords {
+    /// A termination request. The connection is closed once it is sent.
+    Termination,
+    /// A Logout. The connection is closed once the target has answered it: a target may need the
+    /// connection for its answer.
+    Logout,
+}
+
+impl LastWords {
+    /// Most time for them.
+    fn most(self) -> Duration {
+        match self {
+            Self::Termination => TERMINATION_MOST,
+            Self::Logout => LOGOUT_MOST,
+        }
+    }
+}
+
 impl<L: Link, P: Protocol<L>> Session<P, L> {
     /// The session has failed: closes all connections. Requests wait for the next ones.
     pub(crate) fn disconnect(&mut self, shard: &mut Shard, error: ConnectError) {
@@ -53,7 +73,9 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
     /// send a Logout first.
     pub(crate) fn close(&mut self, shard: &mut Shard) {
         if self.reconnection.state != State::Closing {
-            self.terminating = P::log_out(self).or(self.terminating);
+            let logout = P::log_out(self).map(|index| (index, LastWords::Logout));
+            self.terminating = logout.or(self.terminating);
+            shard.stop_after(self.reconnection.task);
             self.drain(shard, State::Closing);
         }
     }
@@ -69,39 +91,49 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
     pub(crate) fn drain(&mut self, shard: &mut Shard, to: State) {
         self.reconnection.drain(shard, to);
         for (index, connection) in self.connections.iter_mut().enumerate() {
-            if self.terminating == Some(index) {
-                connection.link.drain(shard);
-            } else {
+            if self.terminating.is_none_or(|(last, _)| last != index) {
                 connection.close();
             }
         }
-        match self.terminating {
-            Some(index) if self.has_drained(index) => self.terminated(shard),
-            Some(_) => self
-                .reconnection
-                .set_timer(shard, Timer::Terminate, TERMINATE_MOST),
-            None => {}
+        if let Some((index, words)) = self.terminating {
+            let timer = Timer::Terminate;
+            self.reconnection.set_timer(shard, timer, words.most());
+            self.terminate_further(shard, (index, words));
         }
         self.back_off_when_quiet(shard);
     }
 
     /// An operation of a draining session has completed.
     pub(super) fn drain_further(&mut self, shard: &mut Shard, index: usize, failed: bool) {
-        if self.terminating == Some(index) {
-            self.connections[index].link.drain(shard);
-            if failed || self.has_drained(index) {
-                self.terminated(shard);
-            }
-        } else {
+        match self.terminating {
+            Some((last, _)) if last == index && failed => self.terminated(shard),
+            Some((last, words)) if last == index => self.terminate_further(shard, (index, words)),
             // The connect operation may have completed just now.
-            self.connections[index].close();
+            _ => self.connections[index].close(),
         }
         self.back_off_when_quiet(shard);
     }
 
-    fn has_drained(&self, index: usize) -> bool {
-        let connection = self.connections.get(index);
-        connection.is_none_or(|connection| connection.link.is_drained())
+    /// Sends what is left of the last words, and listens for their answer if there is one.
+    fn terminate_further(&mut self, shard: &mut Shard, (index, words): (usize, LastWords)) {
+        let is_over = match (self.connections.get_mut(index), words) {
+            (None, _) => true,
+            (Some(connection), LastWords::Termination) => {
+                connection.link.drain(shard);
+                connection.link.is_drained()
+            }
+            (Some(connection), LastWords::Logout) => loop {
+                match connection.next() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break connection.flush(shard).is_err(),
+                    // The machine is over once the Logout is answered.
+                    Err(_) => break true,
+                }
+            },
+        };
+        if is_over {
+            self.terminated(shard);
+        }
     }
 
     /// The time for the last PDU is over. A connection over RDMA is quiet at once: no completion
@@ -111,10 +143,10 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
         self.back_off_when_quiet(shard);
     }
 
-    /// The last PDU was sent, or its time is over.
+    /// The last words were said, or their time is over.
     fn terminated(&mut self, shard: &mut Shard) {
         self.reconnection.timers.cancel(shard, Timer::Terminate);
-        if let Some(index) = self.terminating.take()
+        if let Some((index, _)) = self.terminating.take()
             && let Some(connection) = self.connections.get_mut(index)
         {
             connection.link.shutdown();
@@ -141,7 +173,9 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
     }
 }
 
-/// 200 ms to send a termination request or a Logout: more than a round trip.
-const TERMINATE_MOST: Duration = Duration::from_millis(200);
+/// 200 ms to send a termination request: more than a round trip.
+const TERMINATION_MOST: Duration = Duration::from_millis(200);
+/// 1 s for the answer to a Logout. A target that is busy for longer, or gone, is left without it.
+const LOGOUT_MOST: Duration = Duration::from_secs(1);
 /// 5 s for the commands in progress when a target ends the session.
 const QUIESCE_MOST: Duration = Duration::from_secs(5);

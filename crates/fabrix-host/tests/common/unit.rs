@@ -7,6 +7,7 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use fabrix_host::iscsi::{Address, Initiator};
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
@@ -40,6 +41,10 @@ struct Shared {
     /// Commands that read or write, over all connections.
     commands: AtomicUsize,
     sessions: AtomicUsize,
+    /// How long a Logout takes.
+    logout_takes: Mutex<Duration>,
+    /// Logouts that were answered, and those whose host left before.
+    logouts: Mutex<(usize, usize)>,
     stopping: AtomicBool,
     open: Mutex<Vec<Stream>>,
 }
@@ -100,6 +105,8 @@ impl Unit {
             moved: Mutex::default(),
             commands: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
+            logout_takes: Mutex::default(),
+            logouts: Mutex::default(),
             stopping: AtomicBool::new(false),
             open: Mutex::new(Vec::new()),
         });
@@ -114,6 +121,16 @@ impl Unit {
 
     pub fn sessions(&self) -> usize {
         self.shared.sessions.load(Ordering::Acquire)
+    }
+
+    /// From now on a Logout takes so long.
+    pub fn logout_takes(&self, time: Duration) {
+        *self.shared.logout_takes.lock().expect("no panic") = time;
+    }
+
+    /// Logouts that were answered, and those whose host left before.
+    pub fn logouts(&self) -> (usize, usize) {
+        *self.shared.logouts.lock().expect("no panic")
     }
 
     /// From now on it is another disk.
@@ -328,10 +345,28 @@ impl Link {
                 }
             }
             Event::Fetched { slot, .. } => self.carry_out(slot),
-            Event::Logout(_) => self.with(|target, out| target.answer_logout(out)),
+            Event::Logout(_) => self.log_out()?,
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Answers a Logout, unless the host leaves before.
+    fn log_out(&mut self) -> std::io::Result<()> {
+        let takes = *self.shared.logout_takes.lock().expect("no panic");
+        let has_left = !takes.is_zero() && {
+            self.socket.set_patience(takes);
+            self.socket.read(&mut [0]).is_ok()
+        };
+        let mut logouts = self.shared.logouts.lock().expect("no panic");
+        if has_left {
+            logouts.1 += 1;
+            return Err(std::io::Error::other("the host has left"));
+        }
+        logouts.0 += 1;
+        drop(logouts);
+        self.with(|target, out| target.answer_logout(out));
+        Ok(())
     }
 
     /// The sense data of a command that the access state refuses, or that tells of its change.

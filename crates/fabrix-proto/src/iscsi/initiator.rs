@@ -111,6 +111,8 @@ pub struct TaskOutcome {
 pub struct Initiator {
     /// True when the connection is over.
     closed: bool,
+    /// The Logout was sent.
+    is_leaving: bool,
     /// Basic header segment of the last PDU.
     bhs: [u8; BHS_BYTES],
     state: ConnectionState,
@@ -155,6 +157,7 @@ impl Initiator {
     pub fn new(max_slots: u16, login: LoginConfig) -> Self {
         Self {
             closed: false,
+            is_leaving: false,
             bhs: [0; BHS_BYTES],
             state: ConnectionState::Login(Box::new(Login::new(login))),
             parameters: Parameters::default(),

@@ -52,10 +52,14 @@ impl Initiator {
         true
     }
 
-    /// Ends the session. [`Event::LoggedOut`] follows. Returns `false` without a session.
+    /// Ends the session. [`Event::LoggedOut`] follows. Returns `false` without a session. A second
+    /// call sends nothing.
     pub fn logout<F: Framing>(&mut self, out: &mut F) -> bool {
         if !self.is_ready() {
             return false;
+        }
+        if core::mem::replace(&mut self.is_leaving, true) {
+            return true;
         }
         let mut header = LogoutRequest::new_zeroed();
         header.opcode = Opcode::LOGOUT_REQUEST.0 | IMMEDIATE;

@@ -58,12 +58,11 @@ for uri in nvme+tcp://$ADDRESS:$PORT/$NQN iscsi://$PORTAL/$IQN/0; do
     disk=$(fabrix attach "$uri" --as nbd --name one)
     contains "the device" "$disk" /dev/nbd
     is "the size" "$(sectors "$disk")" $((64 << 11))
-    # With several connections, the driver may never read the answers on some of them (docs/INTEROP.md).
-    is "the driver's connections" "$(ls "/sys/block/${disk##*/}/mq")" 0
     is "the block" "$(queue "$disk" logical_block_size)" 512
     is "the cache" "$(queue "$disk" write_cache)" "write back"
     [ "$(queue "$disk" discard_max_bytes)" -gt 0 ] || fail "Linux discards nothing"
-    is "the queues" "$(ls "/sys/block/${disk##*/}/mq" | wc -l)" 2
+    # There is one for each connection. With several, the driver may never read from some (docs/INTEROP.md).
+    is "the queues" "$(ls "/sys/block/${disk##*/}/mq" | wc -l)" 1
     fio --name=verify --filename="$disk" --direct=1 --ioengine=libaio --iodepth=16 --rw=randwrite --bsrange=512-256k \
         --size=32M --verify=crc32c --verify_fatal=1 --output=/tmp/fio.out || fail "$(cat /tmp/fio.out)"
 

@@ -21,9 +21,8 @@ use self::rbd::rbd;
 pub(super) use self::remote::percent_decode;
 use self::remote::remote;
 use super::secrets::{Extent, MARK, SHOWN, cut};
-use super::{
-    CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path, parse_size,
-};
+use super::text::is_plain_path;
+use super::{CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, parse_size};
 
 /// Parses a text. If that fails and the text may contain a secret, the error is about the text
 /// without the secret.

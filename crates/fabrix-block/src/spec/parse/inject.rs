@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::number;
-use crate::spec::{DURATION_UNITS, Effect, Inject, On};
+use crate::spec::text::DURATION_UNITS;
+use crate::spec::{Effect, Inject, On};
 
 pub(super) fn injected(text: &str) -> Result<Inject, String> {
     let wrong = || {

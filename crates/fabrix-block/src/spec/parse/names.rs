@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::options::unescape;
-use crate::spec::Escaped;
+use crate::spec::text::Escaped;
 
 /// Whether a word is the bare name of an existing file or block device. A colon ends the kind of a
 /// disk, so a name with a colon needs `./` before it.

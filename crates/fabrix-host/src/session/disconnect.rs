@@ -19,8 +19,8 @@ use crate::{ConnectError, ConnectErrorKind};
 pub(crate) enum LastWords {
     /// A termination request. The connection is closed once it is sent.
     Termination,
-    /// A Logout. The connection is closed once the target has answered it: a target may need the
-    /// connection for its answer.
+    /// A Logout. The connection is closed once the target has answered it, over RDMA once the
+    /// target has ended it: a target needs the connection for its answer.
     Logout,
 }
 
@@ -126,8 +126,9 @@ impl<L: Link, P: Protocol<L>> Session<P, L> {
                 match connection.next() {
                     Ok(Some(_)) => {}
                     Ok(None) => break connection.flush(shard).is_err(),
-                    // The machine is over once the Logout is answered.
-                    Err(_) => break true,
+                    // The machine is over once the Logout is answered. A connection over RDMA is
+                    // drained when the target has ended it.
+                    Err(_) => break connection.link.is_drained(),
                 }
             },
         };

@@ -50,7 +50,8 @@ impl Opener {
             }
             answer => answer?,
         };
-        let paths = listed(&remote, &answer)?;
+        let mut paths = listed(&remote, &answer)?;
+        let left_out = leave_out(&mut paths);
         let is_joined = of_paths.policy.is_some() || of_paths.failover.is_some();
         if paths.len() < 2 && !is_joined && self.left_over.is_empty() {
             let disk = self.open_listed(&remote, (&answer, &paths));
@@ -60,7 +61,9 @@ impl Opener {
             true => vec![remote.clone()],
             false => paths,
         };
-        tell(&remote, &paths);
+        if let Some(sentence) = of_several(&remote, &paths, left_out) {
+            say(format_args!("{sentence}"));
+        }
         Ok(Discovered::Paths(Disk::Multipath {
             paths,
             policy: of_paths.policy,
@@ -89,7 +92,9 @@ impl Opener {
         let mut services = std::iter::once(remote.clone()).chain(others);
         let answered = services.find_map(|it| Some((self.ask(&it).ok()?, it)));
         let listed = answered.and_then(|(answer, service)| listed(&service, &answer).ok());
-        listed.unwrap_or_default()
+        let mut listed = listed.unwrap_or_default();
+        leave_out(&mut listed);
+        listed
     }
 
     /// Asks the discovery service of a URI.
@@ -162,7 +167,7 @@ fn split(remote: &Remote) -> (Remote, OfPaths) {
     (remote, of_paths)
 }
 
-/// The paths that discovery lists, at most as many as a disk can have.
+/// The paths that discovery lists.
 fn listed(remote: &Remote, answer: &Answer) -> Result<Vec<Remote>, Failure> {
     let path = |scheme: &str, (host, port): (String, u16), name: Option<String>| Remote {
         scheme: scheme.to_owned(),
@@ -173,23 +178,29 @@ fn listed(remote: &Remote, answer: &Answer) -> Result<Vec<Remote>, Failure> {
     };
     let of_nvme = |it: Address| path(it.transport.scheme(), (it.host, it.port), it.subsystem);
     let of_iscsi = |it: iscsi::Address| path(&remote.scheme, (it.host, it.port), it.target);
-    let paths: Vec<Remote> = match answer {
+    match answer {
         Answer::Log(log) => {
             let ports = fabrix_host::listed_ports(&address(remote)?, log);
             let ports = ports.map_err(not_reached(remote))?.into_iter();
-            ports.map(of_nvme).collect()
+            Ok(ports.map(of_nvme).collect())
         }
         Answer::Targets(targets) => {
             let portals = iscsi::listed_portals(&unit(remote)?, targets);
             let portals = portals.map_err(not_reached(remote))?.into_iter();
-            portals.map(of_iscsi).collect()
+            Ok(portals.map(of_iscsi).collect())
         }
-    };
-    Ok(paths.into_iter().take(MOST_PATHS).collect())
+    }
 }
 
-/// Says which paths a disk has.
-fn tell(remote: &Remote, paths: &[Remote]) {
+/// Leaves out the paths that are more than a disk can have. Yields their number.
+fn leave_out(paths: &mut Vec<Remote>) -> usize {
+    let left_out = paths.len().saturating_sub(MOST_PATHS);
+    paths.truncate(MOST_PATHS);
+    left_out
+}
+
+/// The sentence about the paths of a disk. None: it has one.
+fn of_several(remote: &Remote, paths: &[Remote], left_out: usize) -> Option<String> {
     let place = |path: &Remote| {
         let place = Remote {
             account: None,
@@ -200,12 +211,15 @@ fn tell(remote: &Remote, paths: &[Remote]) {
         };
         place.to_string()
     };
-    if paths.len() > 1 {
-        let places: Vec<String> = paths.iter().map(place).collect();
-        let (count, places) = (paths.len(), places.join(", "));
-        say(format_args!(
-            "{remote}: the disk has {count} paths: {places}"
-        ));
+    let places: Vec<String> = paths.iter().map(place).collect();
+    let (count, places) = (paths.len(), places.join(", "));
+    match left_out {
+        _ if count < 2 => None,
+        0 => Some(format!("{remote}: the disk has {count} paths: {places}")),
+        more => Some(format!(
+            "{remote}: the disk has {count} paths, the most that a disk can have: {places}. \
+             {more} more that the target lists are not used"
+        )),
     }
 }
 
@@ -236,5 +250,26 @@ mod tests {
         assert_eq!(path.options, [("hdr-digest".to_owned(), String::new())]);
         assert_eq!(of_paths.policy.as_deref(), Some("fixed:1"));
         assert_eq!(of_paths.failover.as_deref(), Some("fast"));
+    }
+
+    #[test]
+    fn paths_beyond_the_most_that_a_disk_can_have_are_left_out_and_told() {
+        let remote = path("nvme+tcp://10.0.0.1").expect("a URI");
+        let port = |port| Remote {
+            port: Some(port),
+            ..remote.clone()
+        };
+        let mut paths: Vec<Remote> = (1..19).map(port).collect();
+        let left_out = leave_out(&mut paths);
+        let said = of_several(&remote, &paths, left_out).expect("several");
+        assert!(said.contains("has 16 paths, the most"), "{said}");
+        assert!(said.contains("10.0.0.1:16. 2 more"), "{said}");
+        assert_eq!(leave_out(&mut paths), 0);
+        let said = of_several(&remote, &paths[..2], 0).expect("several");
+        assert!(
+            said.ends_with("2 paths: nvme+tcp://10.0.0.1:1, nvme+tcp://10.0.0.1:2"),
+            "{said}"
+        );
+        assert_eq!(of_several(&remote, &paths[..1], 0), None);
     }
 }

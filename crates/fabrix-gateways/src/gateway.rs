@@ -6,6 +6,7 @@
 
 mod decide;
 mod join;
+mod pause;
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use self::pause::Pause;
 use crate::peers::Peers;
 use crate::{BEAT, GatewayNumber, LEASE, Member, State};
 
@@ -128,9 +130,7 @@ pub struct Gateway {
     not_before: Duration,
     /// The ANA group that could not be taken last. The others are tried before it.
     not_taken: u32,
-    /// When the present client was made. The next one is made `pause` later at the earliest.
-    begun: Duration,
-    pause: Duration,
+    pause: Pause,
     doing: Option<(Action, Duration)>,
 }
 
@@ -159,8 +159,7 @@ impl Gateway {
             has_hosts: false,
             not_before: now,
             not_taken: 0,
-            begun: now,
-            pause: Duration::ZERO,
+            pause: Pause::new(now),
             doing: None,
         }
     }
@@ -266,7 +265,7 @@ impl Gateway {
 
     /// What a gateway does whose client was shut out.
     fn begin_anew(&self, now: Duration) -> Action {
-        let renew_at = self.begun + self.pause;
+        let renew_at = self.pause.ends_at();
         match self.leaving {
             // The others see the end of this process, and shut its client out.
             true => Action::Leave,
@@ -305,7 +304,12 @@ impl Gateway {
             return;
         };
         match (action, outcome) {
-            (_, Outcome::Fenced) => self.lost = true,
+            (action, Outcome::Fenced) => {
+                if matches!(action, Action::Take(_)) {
+                    self.pause.refused();
+                }
+                self.lost = true;
+            }
             (Action::Beat(..), Outcome::Done) => {
                 self.was_heard(began);
                 self.is_old = true;
@@ -320,6 +324,7 @@ impl Gateway {
             (Action::Write(..), Outcome::Conflict) => self.is_old = true,
             (Action::Write(..), _) => (self.is_old, self.not_before) = (true, now + RETRY),
             (Action::Take(group), Outcome::Done) => {
+                self.pause.took();
                 self.serving.insert(group);
             }
             (Action::Take(group), _) => (self.not_taken, self.not_before) = (group, now + RETRY),
@@ -350,12 +355,10 @@ impl Gateway {
         };
         match State::parse(&text) {
             Ok(state) => {
-                let lives = state.members.iter();
-                let lives = lives
-                    .map(|(number, member)| (*number, member.life))
-                    .collect();
+                let members = state.members.iter();
+                let clients = members.map(|(number, member)| (*number, member.client.clone()));
                 self.peers
-                    .looked(began, &lives, &beats.into_iter().collect());
+                    .looked(began, &clients.collect(), &beats.into_iter().collect());
                 (self.known, self.is_old) = (Some((version, state)), false);
             }
             Err(why) => {
@@ -382,6 +385,7 @@ impl Gateway {
     fn sit(&mut self, seat: Option<(GatewayNumber, u64)>, now: Duration) {
         if self.seat.is_none() && seat.is_some() {
             (self.heard, self.next_beat) = (now, now);
+            self.pause.joined(now);
             self.home_at = Some(now + HOME_AFTER);
         }
         self.is_open |= seat.is_some();
@@ -402,11 +406,7 @@ impl Gateway {
     fn renewed(&mut self, client: String, now: Duration) {
         self.client = client;
         (self.lost, self.seat, self.is_old) = (false, None, true);
-        self.pause = match self.heard >= self.begun + LONG_LIFE {
-            true => SHORTEST_PAUSE,
-            false => (self.pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
-        };
-        self.begun = now;
+        self.pause.renewed(now, self.heard);
     }
 
     /// Whether another gateway can serve disks now.
@@ -418,12 +418,5 @@ impl Gateway {
 /// Time between joining and asking for the ANA group of its number: hosts that have lost this
 /// gateway connect again meanwhile (Linux tries every 10 s). Before, they would lose the group.
 const HOME_AFTER: Duration = Duration::from_secs(30);
-/// Time between two clients: longer after each that was soon shut out again. So a cluster that
-/// refuses every client gets few of them.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A client whose beats the cluster took for so long was not refused by a fault that lasts. A
-/// gateway that stands still again and again comes back each time at once.
-const LONG_LIFE: Duration = Duration::from_secs(2);
 /// Delay before something that has failed is tried again.
 const RETRY: Duration = Duration::from_millis(250);

@@ -28,8 +28,8 @@ pub(crate) struct Peers {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The life and the beat. A new life has shown none yet.
-    last: (u64, String),
+    /// Its client and the beat. A new client has shown none yet.
+    last: (String, String),
     silent: Duration,
     /// The process has ended.
     ended: bool,
@@ -38,19 +38,22 @@ struct Seen {
 }
 
 impl Peers {
-    /// Notes the beats of a look that began at `now`. `lives` are those of all gateways.
+    /// Notes the beats of a look that began at `now`. `clients` are those of all gateways: each
+    /// process and each life has another one. A gateway that has left is forgotten.
     pub(crate) fn looked(
         &mut self,
         now: Duration,
-        lives: &BTreeMap<GatewayNumber, u64>,
+        clients: &BTreeMap<GatewayNumber, String>,
         beats: &BTreeMap<GatewayNumber, String>,
     ) {
         let passed = now.saturating_sub(self.last_look).min(LOOK_MOST);
         self.last_look = now;
-        for (number, life) in lives {
-            let last = (*life, beats.get(number).cloned().unwrap_or_default());
+        self.seen.retain(|number, _| clients.contains_key(number));
+        for (number, client) in clients {
+            let beat = beats.get(number).cloned().unwrap_or_default();
+            let last = (client.clone(), beat);
             let seen = self.seen.entry(*number).or_default();
-            let is_last_beat = seen.is_news && seen.last.0 == *life;
+            let is_last_beat = seen.is_news && seen.last.0 == last.0;
             if seen.last == last {
                 seen.silent += passed;
             } else {
@@ -81,9 +84,10 @@ mod tests {
     use super::*;
 
     impl Peers {
-        fn saw(&mut self, seconds: u64, life: u64, beat: u64) {
+        fn saw(&mut self, seconds: u64, client: u64, beat: u64) {
             let beats = [(2, beat.to_string())].into();
-            self.looked(Duration::from_secs(seconds), &[(2, life)].into(), &beats);
+            let clients = [(2, client.to_string())].into();
+            self.looked(Duration::from_secs(seconds), &clients, &beats);
         }
     }
 
@@ -135,6 +139,17 @@ mod tests {
         peers.ended(2);
         peers.saw(3, 2, 0);
         assert!(!peers.is_dead(2), "it is another process");
+    }
+
+    #[test]
+    fn who_has_left_is_forgotten() {
+        let mut peers = Peers::default();
+        peers.saw(0, 1, 7);
+        peers.ended(2);
+        let (none, beats) = (BTreeMap::new(), BTreeMap::new());
+        peers.looked(Duration::from_secs(1), &none, &beats);
+        peers.saw(2, 1, 1);
+        assert!(!peers.is_dead(2));
     }
 
     #[test]

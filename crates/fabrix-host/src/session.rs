@@ -334,6 +334,10 @@ impl<L: Link, P: Protocol<L>> Task for Session<P, L> {
         }
     }
 
+    fn stopping(&mut self, shard: &mut Shard) {
+        self.close(shard);
+    }
+
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         if message.is::<ChannelClosed>() {
             self.close(shard);

@@ -2,18 +2,20 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::io::Read;
 use std::net::TcpListener;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Notes, Reply, Rig, Unit, address, initiator, options, options_in_world};
-use fabrix_block::{Deallocate, Device, Operation, Payload, Status};
+use fabrix_block::{Channel, Deallocate, Device, Operation, Payload, Status};
 use fabrix_host::iscsi::{Account, Address, RemoteUnit, connect};
 use fabrix_host::{ConnectErrorKind, Options, PathEvent};
 use fabrix_proto::iscsi::target::Answer;
-use fabrix_rt::{Engine, ShardConfig, Wait, spawn};
+use fabrix_rt::{Completion, Engine, Shard, ShardConfig, Task, Wait, spawn};
 use fabrix_sim::Place;
 
 on_both_engines!(
@@ -247,7 +249,23 @@ fn a_logout_waits_for_its_answer_and_not_for_ever() {
     assert_eq!(unit.logouts(), (1, 1));
 }
 
+/// A user of a disk who never closes it.
+struct Keeper {
+    _channel: Box<dyn Channel>,
+}
+
+impl Task for Keeper {
+    fn completed(&mut self, _: &mut Shard, _: u32, _: Completion) {}
+}
+
 fn a_shard_that_is_stopped_still_logs_its_sessions_out(engine: Engine) {
+    for is_closed in [true, false] {
+        stopped_with(engine, is_closed);
+    }
+}
+
+/// Stops a shard with a session, whose channel was closed just before, or is not.
+fn stopped_with(engine: Engine, is_closed: bool) {
     let unit = Unit::honest();
     let is_connected = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&is_connected);
@@ -269,12 +287,15 @@ fn a_shard_that_is_stopped_still_logs_its_sessions_out(engine: Engine) {
         while !is_connected.load(Ordering::Acquire) {
             shard.turn(Wait::AtMost(Duration::from_millis(10)));
         }
-        drop(channel);
+        if !is_closed {
+            let keeper = Keeper { _channel: channel };
+            shard.add(Rc::new(RefCell::new(keeper)));
+        }
         shard.stop();
     });
     let ended = ended.expect("a shard").join.join();
     ended.expect("no panic");
-    assert_eq!(unit.logouts(), (2, 0));
+    assert_eq!(unit.logouts(), (2, 0), "{is_closed}");
 }
 
 fn a_target_that_hangs_up_during_the_login_may_want_a_secret(engine: Engine) {

@@ -64,6 +64,12 @@ pub trait Task {
         let _ = shard;
     }
 
+    /// The loop ends soon. A task that has to tell its peer does so now, and calls
+    /// [`Shard::stop_after`].
+    fn stopping(&mut self, shard: &mut Shard) {
+        let _ = shard;
+    }
+
     /// Another thread has sent a message.
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         let _ = (shard, message);

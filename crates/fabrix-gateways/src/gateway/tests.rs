@@ -77,6 +77,9 @@ struct World {
     cluster: Cluster,
     processes: Vec<Process>,
     now: Duration,
+    fence_takes: Duration,
+    /// Beats that go on while disks are opened to hosts.
+    beats_in_take: u64,
 }
 
 fn about(number: usize, groups: &[u32]) -> About {
@@ -98,6 +101,8 @@ impl World {
             cluster: Cluster::default(),
             processes: Vec::new(),
             now: Duration::from_secs(100),
+            fence_takes: Duration::ZERO,
+            beats_in_take: 0,
         }
     }
 
@@ -122,6 +127,17 @@ impl World {
             return true;
         }
         let action = process.gateway.next(self.now).expect("it can join");
+        match action {
+            Action::Fence(_) => self.now += self.fence_takes,
+            Action::Take(_) => {
+                for _ in 0..self.beats_in_take {
+                    self.now += BEAT;
+                    process.gateway.beat().expect("it has joined");
+                    process.gateway.was_heard(self.now);
+                }
+            }
+            _ => {}
+        }
         let outcome = self.cluster.carry_out(&action, &process.client);
         if let Outcome::Renewed(client) = &outcome {
             assert!(!process.is_open, "old connections reach the new client");
@@ -335,14 +351,24 @@ fn who_has_joined_without_an_answer_keeps_its_place() {
     assert_eq!(world.serving(one), [1]);
 }
 
+/// However long its fences and its refusals take, while beats go on.
 #[test]
 fn a_cluster_that_refuses_every_client_gets_few_of_them() {
-    let mut world = World::new();
-    world.cluster.refuses_clients = true;
-    world.start(1, &[1]);
-    world.run(300);
-    let clients = world.cluster.clients;
-    assert!((4..=12).contains(&clients), "{clients} clients");
+    for (fence_ms, take_s) in [(0, 0), (2500, 0), (0, 2), (0, 5), (2500, 5)] {
+        let mut world = World::new();
+        world.cluster.refuses_clients = true;
+        (world.fence_takes, world.beats_in_take) = (Duration::from_millis(fence_ms), take_s);
+        world.start(1, &[1]);
+        let end = world.now + Duration::from_secs(300);
+        while world.now < end {
+            world.run(1);
+        }
+        let clients = world.cluster.clients;
+        assert!(
+            (4..=12).contains(&clients),
+            "{clients} clients after {fence_ms} ms and {take_s} s"
+        );
+    }
 }
 
 #[test]
@@ -358,6 +384,29 @@ fn a_gateway_that_stands_still_again_and_again_is_soon_back_each_time() {
         world.processes[one].is_stopped = false;
         world.run(4);
     }
+}
+
+#[test]
+fn who_has_left_may_come_back_whenever_the_end_of_its_process_was_heard() {
+    let mut world = World::new();
+    let one = world.start(1, &[1]);
+    let two = world.start(2, &[1]);
+    world.run(3);
+    world.processes[two].gateway.leave();
+    while !world.processes[two].has_left {
+        world.step(two);
+    }
+    // The other one has not looked since.
+    world.processes[one].gateway.peer_ended("192.0.2.2:5000");
+    world.run(600);
+    let again = world.start(2, &[1]);
+    world.run(5);
+    assert!(world.processes[again].gateway.seat().is_some());
+    assert!(
+        world.cluster.shut_out.is_empty(),
+        "{:?}",
+        world.cluster.shut_out
+    );
 }
 
 #[test]

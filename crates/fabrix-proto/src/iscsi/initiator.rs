@@ -182,10 +182,11 @@ impl Initiator {
         }
     }
 
-    /// Whether the session has begun and has not ended.
+    /// Whether the session has begun, and neither has ended nor was asked to end.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        matches!(self.state, ConnectionState::FullFeature) && !self.closed
+        let has_begun = matches!(self.state, ConnectionState::FullFeature);
+        has_begun && !self.closed && !self.is_leaving
     }
 
     /// Negotiated parameters, or the standard's defaults before the negotiation.

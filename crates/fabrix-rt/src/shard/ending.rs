@@ -39,14 +39,17 @@ impl Shard {
         }
     }
 
-    /// Turns until [`Shard::stop`] or [`Remote::stop`](crate::Remote::stop), and once more for the
-    /// messages that tasks have sent each other. Operations in progress stay so.
+    /// Turns until [`Shard::stop`] or [`Remote::stop`](crate::Remote::stop). Then each task hears
+    /// of it ([`Task::stopping`](crate::Task::stopping)), and the loop goes on as long as one puts
+    /// the end off. Operations in progress stay so.
     pub fn run(&mut self) {
         while !mem::take(&mut self.ending.is_asked_for) {
             self.turn(Wait::Forever);
         }
         let end = self.driver.now() + PUT_OFF_MOST;
-        self.turn(Wait::Never);
+        for task in self.tasks.all() {
+            task.borrow_mut().stopping(self);
+        }
         while !self.ending.awaited.is_empty() && self.driver.now() < end {
             self.ending.is_asked_for = false; // asked for twice
             self.turn(Wait::AtMost(end.since(self.driver.now())));

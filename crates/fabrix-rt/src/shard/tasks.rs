@@ -82,6 +82,12 @@ impl Tasks {
             .filter(|_| u32::from(place.generation) == id.generation())
     }
 
+    /// All tasks.
+    pub(crate) fn all(&self) -> Vec<Rc<RefCell<dyn Task>>> {
+        let installed = self.places.iter().filter_map(|place| place.task.clone());
+        installed.collect()
+    }
+
     /// Notes that a task wants a flush. True for the first call since its last flush.
     pub(crate) fn ask_flush(&mut self, id: TaskId) -> bool {
         self.place(id)

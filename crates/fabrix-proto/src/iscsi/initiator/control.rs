@@ -52,15 +52,16 @@ impl Initiator {
         true
     }
 
-    /// Ends the session. [`Event::LoggedOut`] follows. Returns `false` without a session. A second
-    /// call sends nothing.
+    /// Ends the session. [`Event::LoggedOut`] follows. Returns `false` without a session. Nothing
+    /// is sent afterwards, also by a second call.
     pub fn logout<F: Framing>(&mut self, out: &mut F) -> bool {
+        if self.is_leaving {
+            return true;
+        }
         if !self.is_ready() {
             return false;
         }
-        if core::mem::replace(&mut self.is_leaving, true) {
-            return true;
-        }
+        self.is_leaving = true;
         let mut header = LogoutRequest::new_zeroed();
         header.opcode = Opcode::LOGOUT_REQUEST.0 | IMMEDIATE;
         header.reason = FINAL; // with reason 0: close the session

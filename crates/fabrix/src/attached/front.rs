@@ -259,10 +259,14 @@ impl Front {
                 } else {
                     Unmount::Unused
                 };
-                mounts::unmount(place, how).map_err(|error| match error.kind() {
-                    ErrorKind::ResourceBusy => in_use(place, "a program has it open"),
-                    _ => Failure::at(place)(error),
-                })
+                match mounts::unmount(place, how) {
+                    // It was unmounted before, and a copy of the mount keeps it alive.
+                    Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+                    Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                        Err(in_use(place, "a program has it open"))
+                    }
+                    unmounted => unmounted.map_err(Failure::at(place)),
+                }
             }
             Self::Nbd { device, .. } => {
                 let ended = if force {

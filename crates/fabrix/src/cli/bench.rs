@@ -12,6 +12,7 @@ mod file_id;
 mod fio;
 pub(crate) mod form;
 mod hold;
+pub(crate) mod interrupts;
 mod measure;
 mod opened;
 mod outputs;

@@ -17,8 +17,9 @@ use fabrix_block::spec::Size;
 use fabrix_rt::{ShardConfig, SpinPolicy};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::bench::interrupts::stop_flag;
 use super::bench::publish::write_files;
-use super::bench::session::{run_failure, stop_flag};
+use super::bench::session::run_failure;
 use super::bench::warnings::Warnings;
 use super::terminal::{say, show};
 use crate::args::{DemoArgs, RemoteArgs};

@@ -123,7 +123,8 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
     while records.is_locked(&record.name) {
         if Instant::now() > until {
             return Err(Failure::io(format!(
-                "{} is still open in some program; it goes when that closes it",
+                "{} is still open in some program, or mounted in another namespace; it goes when that has ended, or \
+                 with --force",
                 record.device.display()
             )));
         }

@@ -22,8 +22,8 @@ use fabrix_block::spec::Disk as SpecDisk;
 use fabrix_host::Transport;
 
 use crate::cli::bench::args::NetArgs;
+use crate::cli::bench::interrupts::stop_flag;
 use crate::cli::bench::publish::{make_folder, publish};
-use crate::cli::bench::session::stop_flag;
 use crate::disks::transport;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Shown, Table};

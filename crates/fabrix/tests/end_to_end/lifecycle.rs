@@ -225,6 +225,16 @@ fn an_interrupted_bench_prints_what_it_has_and_says_so() {
 }
 
 #[test]
+fn an_interrupt_ends_a_bench_that_waits_for_a_silent_target() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let uri = format!("nvme+tcp://{}/{NQN}/1", silent.local_addr().expect("bound"));
+    let bench = Running::start(&["bench", &uri]);
+    let (_connection, _) = silent.accept().expect("it connects");
+    bench.signal("INT");
+    bench.ended().exits(130);
+}
+
+#[test]
 fn exports_are_printed_with_the_line_for_nvme_connect() {
     let listen = ["--listen", "nvme+tcp://127.0.0.1:0"];
     let ended = fabrix(

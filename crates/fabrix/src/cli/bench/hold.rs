@@ -9,7 +9,7 @@ use fabrix_block::Device;
 use fabrix_rt::{ShardConfig, spawn};
 
 use super::args::PlainArgs;
-use super::session::stop_flag;
+use super::interrupts::stop_flag;
 use crate::failure::{Failure, Kind};
 
 /// Opens one channel per job and leaves them idle for `time`.

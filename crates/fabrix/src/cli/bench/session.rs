@@ -14,13 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fabrix_bench::{Config, Counted, Job, Part, Progress, RunError, spread};
-use fabrix_block::Device;
-use fabrix_block::spec::without_secrets;
+use fabrix_block::spec::{self, without_secrets};
+use fabrix_block::{Device, Spec};
 use fabrix_host::multipath::Policy;
 use fabrix_rt::ShardConfig;
 
 use super::args::{CommonArgs, SweepArgs};
 pub(crate) use super::disk::{Disk, Step};
+use super::interrupts::{AtOnce, stop_flag};
 use super::progress::Bar;
 use super::publish::{make_folder, publish, write};
 use super::verdict::failure_of;
@@ -33,7 +34,6 @@ use crate::guard;
 use crate::profiles::loopback::{Loopback, Transport};
 use crate::report::sheet::{Repeat, Report, Run};
 use crate::shards::raise_open_files;
-use crate::signals::of_a_command;
 use additional::is_long_enough;
 
 /// The measurements of one command.
@@ -42,6 +42,7 @@ pub(crate) struct Session {
     pub(crate) opener: Opener,
     pub(crate) config: Config,
     pub(crate) stop: Arc<AtomicBool>,
+    at_once: AtOnce,
     bar: Bar,
     /// Reason for skipping the remaining measurements.
     trouble: Option<Failure>,
@@ -76,6 +77,7 @@ impl Session {
             args: args.clone(),
             config,
             stop: stop_flag()?,
+            at_once: AtOnce::begin()?,
             bar: Bar::hidden(),
             trouble: None,
             warnings: Warnings::begin(args.engine.spin),
@@ -87,7 +89,10 @@ impl Session {
     ///
     /// Errors: also a disk that the files of `--report` would replace.
     pub(crate) fn open(&self, uri: &str) -> Result<Disk, Failure> {
-        let disk = open(&self.opener, uri)?;
+        let disk = match self.stages == 0 && is_remote(uri) {
+            true => self.at_once.during(|| open(&self.opener, uri))?,
+            false => open(&self.opener, uri)?,
+        };
         let report = self.args.report.as_deref();
         match report.and_then(|folder| replaced(folder, &disk)) {
             None => Ok(disk),
@@ -446,16 +451,15 @@ fn shown(mut runs: Vec<Run>, last: bool) -> Option<Run> {
     Some(run)
 }
 
-/// A flag that the first interrupt sets. The results until then are printed.
-pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in of_a_command() {
-        // The second interrupt ends the program at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Failure::io(format!("cannot wait for signals: {error}")))?;
-    }
-    Ok(stop)
+/// Whether a target has to be reached to open a disk.
+fn is_remote(uri: &str) -> bool {
+    let spec = Spec::parse(uri);
+    spec.is_ok_and(|spec| {
+        matches!(
+            spec.disk,
+            spec::Disk::Remote(_) | spec::Disk::Multipath { .. }
+        )
+    })
 }
 
 /// The failure of a run on the disk `name`.

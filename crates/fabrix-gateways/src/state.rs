@@ -52,8 +52,9 @@ pub struct Member {
     pub disks: BTreeMap<u32, String>,
 }
 
-/// CNTLIDs of a gateway's controllers. Two gateways, and two successive lives of one, have no
-/// common one: so an id of an earlier life names no controller of the present one.
+/// CNTLIDs of a gateway's controllers. Two gateways, and two successive lives of one that has not
+/// left in order, have no common one: so an id of a life that was cut off names no controller of
+/// the present one. Who leaves in order has ended its controllers.
 #[must_use]
 pub fn controller_ids(number: GatewayNumber, life: u64) -> RangeInclusive<u16> {
     let half = u16::from(life.is_multiple_of(2));

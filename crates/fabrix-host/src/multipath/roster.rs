@@ -205,10 +205,10 @@ fn is_another(members: &[Member], disk: &dyn PathDisk) -> Result<(), ConnectErro
     {
         None => Ok(()),
         Some(same) => Err(usage(format!(
-            "{} and {} are the same path, to {}",
-            same.disk.identity().name,
+            "{} leads to {}, where path {} leads already: they are the same path",
             disk.identity().name,
-            location.address
+            location.address,
+            same.number
         ))),
     }
 }

@@ -16,15 +16,21 @@ pub(super) fn same_disk(one: &dyn PathDisk, other: &dyn PathDisk) -> Result<(), 
         let sentence = format!("{} and {} are not the same disk: {what}", names.0, names.1);
         ConnectError::new(ConnectErrorKind::Refused, sentence)
     };
+    if is_nvme(one) != is_nvme(other) {
+        let names = (&one.identity().name, &other.identity().name);
+        let sentence = format!(
+            "{} and {} are no paths of one disk: all are of NVMe or all of iSCSI",
+            names.0, names.1
+        );
+        return Err(ConnectError::new(ConnectErrorKind::Usage, sentence));
+    }
     let (ours, theirs) = (one.identity(), other.identity());
     if ours.uuid != theirs.uuid {
         let (ours, theirs) = (ours.uuid_text(), theirs.uuid_text());
         return Err(refused(format!("their UUIDs are {ours} and {theirs}")));
     }
     if ours.nguid != theirs.nguid {
-        let sentence =
-            "their identifiers differ; the paths of a disk are all of NVMe or all of iSCSI";
-        return Err(refused(sentence.to_owned()));
+        return Err(refused("their names (NGUID or NAA) differ".to_owned()));
     }
     let (ours, theirs) = (one.geometry(), other.geometry());
     if ours.block_bytes != theirs.block_bytes {
@@ -38,6 +44,10 @@ pub(super) fn same_disk(one: &dyn PathDisk, other: &dyn PathDisk) -> Result<(), 
         return Err(refused(format!("they have {ours} and {theirs} blocks")));
     }
     Ok(())
+}
+
+fn is_nvme(path: &dyn PathDisk) -> bool {
+    path.location().scheme.starts_with("nvme")
 }
 
 /// Checks that a path keeps what the users of the disk have been told. `first` is a path of the

@@ -151,7 +151,9 @@ fn listens(catalog: &Catalog, at: impl Fn(&Listen) -> bool) -> Result<Vec<Listen
     let listens: Vec<_> = listens.filter(|it| it.has_ana_states() && at(it)).collect();
     match listens.is_empty() {
         false => Ok(listens),
-        true => Err("no disk can be reached there".to_owned()),
+        true => {
+            Err("no disk can be reached there: `fabrix ctl show` lists the listeners".to_owned())
+        }
     }
 }
 

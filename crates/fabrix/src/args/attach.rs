@@ -204,6 +204,7 @@ pub(crate) enum PathVerb {
         #[arg(value_name = "DEV|NAME")]
         which: String,
         /// The path, as `fabrix path list` counts them
+        #[arg(value_parser = parse_path)]
         path: usize,
     },
     /// Send no more requests over a path; those in progress there go on
@@ -212,6 +213,7 @@ pub(crate) enum PathVerb {
         #[arg(value_name = "DEV|NAME")]
         which: String,
         /// The path, as `fabrix path list` counts them
+        #[arg(value_parser = parse_path)]
         path: usize,
     },
     /// Send requests over a path again
@@ -220,6 +222,7 @@ pub(crate) enum PathVerb {
         #[arg(value_name = "DEV|NAME")]
         which: String,
         /// The path, as `fabrix path list` counts them
+        #[arg(value_parser = parse_path)]
         path: usize,
     },
     /// Send all requests over a path while it can be used
@@ -236,6 +239,11 @@ pub(crate) enum PathVerb {
 /// The path that is preferred. None: the policy decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preferred(pub(crate) Option<usize>);
+
+fn parse_path(text: &str) -> Result<usize, String> {
+    let wrong = |_| format!("`{text}` is not the number of a path");
+    text.parse().map_err(wrong)
+}
 
 fn parse_preferred(text: &str) -> Result<Preferred, String> {
     let wrong = |_| format!("`{text}` is not the number of a path, nor `none`");

@@ -34,7 +34,11 @@ impl Served {
 /// The state that a word names.
 fn ana_state(word: &str) -> Result<AnaState, Failure> {
     AnaState::from_word(word).ok_or_else(|| {
-        let words = AnaState::ALL.map(AnaState::word).join(", ");
+        let settable = AnaState::ALL
+            .into_iter()
+            .filter(|it| *it != AnaState::Change);
+        let words: Vec<&str> = settable.map(AnaState::word).collect();
+        let words = words.join(", ");
         Failure::usage(format!("`{word}` is not a state of an ANA group: {words}"))
     })
 }

@@ -117,7 +117,7 @@ pub(crate) enum AnaVerb {
         /// optimized, non-optimized, inaccessible or persistent-loss
         #[arg(value_name = "STATE")]
         state: String,
-        /// Only at this address: ADDR[:PORT] of NVMe, or the URI of one listener (iscsi://ADDR[:PORT])
+        /// Only at this address: ADDR[:PORT] of NVMe, or a listener as a URI (iscsi://ADDR[:PORT])
         /// [default: all addresses]
         #[arg(long, value_name = "ADDR")]
         listener: Option<String>,

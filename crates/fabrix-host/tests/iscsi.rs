@@ -230,7 +230,6 @@ fn redirections_do_not_go_on_without_end(engine: Engine) {
     refused("127.0.0.1:1".to_owned(), "redirected to 127.0.0.1:1");
 }
 
-/// LIO does so to who offers nothing where it wants CHAP.
 #[test]
 fn a_logout_waits_for_its_answer_and_not_for_ever() {
     let place = Place::world();
@@ -298,6 +297,7 @@ fn stopped_with(engine: Engine, is_closed: bool) {
     assert_eq!(unit.logouts(), (2, 0), "{is_closed}");
 }
 
+/// LIO does so to who offers nothing where it wants CHAP.
 fn a_target_that_hangs_up_during_the_login_may_want_a_secret(engine: Engine) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = Address {

@@ -22,7 +22,7 @@ has_come_back() {
     fabrix path list | grep -q "^[^ ]* *$1 .* connected .* 1 *-"
 }
 
-# waits POLICY WORD...: verified load, with the first path down in between, and the second one reset.
+# through_it_all POLICY [OPTION]: verified load, with the first path down in between, and the second one reset.
 through_it_all() {
     policy=$1
     shift

@@ -1,6 +1,7 @@
 //! The pause between two clients of the disks. It grows after each client that was of no use, so
 //! that a cluster that refuses every client gets few of them: each stays in its blocklist for long.
-//! A gateway that stands still again and again comes back each time at once.
+//! A gateway that stands still again and again comes back each time at once. Knows times and what
+//! became of the client, and not the state of the group.
 
 use std::time::Duration;
 

@@ -186,6 +186,14 @@ impl World {
     }
 }
 
+/// Two gateways that have joined one group. The first one serves all.
+fn of_two(groups: &[u32]) -> (World, usize, usize) {
+    let mut world = World::new();
+    let (one, two) = (world.start(1, groups), world.start(2, groups));
+    world.run(3);
+    (world, one, two)
+}
+
 #[test]
 fn the_first_gateway_serves_all_and_the_second_gets_the_group_of_its_number() {
     let mut world = World::new();
@@ -218,10 +226,7 @@ fn a_gateway_without_hosts_does_not_ask_for_its_group() {
 
 #[test]
 fn who_wants_a_group_gets_it_in_order() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    let two = world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1]);
     world.processes[one].gateway.want(1);
     world.run(40);
     assert_eq!(world.serving(one), [1], "it has it already");
@@ -237,10 +242,7 @@ fn who_wants_a_group_gets_it_in_order() {
 
 #[test]
 fn a_gateway_that_is_silent_is_shut_out_before_another_one_serves() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    let two = world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1]);
     assert_eq!((world.serving(one), world.serving(two)), (vec![1], vec![]));
     world.processes[one].is_stopped = true;
     world.run(3);
@@ -259,10 +261,7 @@ fn a_gateway_that_is_silent_is_shut_out_before_another_one_serves() {
 
 #[test]
 fn a_gateway_that_serves_nothing_ends_its_connections_before_it_has_a_new_client() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    let two = world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1]);
     world.processes[two].is_stopped = true;
     world.run(6);
     assert!(world.cluster.shut_out.contains("client2"));
@@ -274,10 +273,7 @@ fn a_gateway_that_serves_nothing_ends_its_connections_before_it_has_a_new_client
 
 #[test]
 fn the_end_of_a_process_is_acted_upon_at_once() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    let two = world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1]);
     world.processes[one].is_stopped = true;
     world.processes[two].gateway.peer_ended("192.0.2.7:5000");
     world.run(1);
@@ -314,10 +310,7 @@ fn a_group_that_cannot_be_taken_does_not_hold_the_others_up() {
 
 #[test]
 fn a_gateway_whose_action_takes_long_beats_on_and_is_not_shut_out() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    let two = world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1]);
     let now = world.now;
     let gateway = &mut world.processes[two].gateway;
     gateway.want(1);
@@ -373,10 +366,7 @@ fn a_cluster_that_refuses_every_client_gets_few_of_them() {
 
 #[test]
 fn a_gateway_that_stands_still_again_and_again_is_soon_back_each_time() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, _) = of_two(&[1]);
     for life in 1..10 {
         assert_eq!(world.processes[one].gateway.seat(), Some((1, life)));
         world.processes[one].is_stopped = true;
@@ -388,10 +378,7 @@ fn a_gateway_that_stands_still_again_and_again_is_soon_back_each_time() {
 
 #[test]
 fn who_has_left_may_come_back_whenever_the_end_of_its_process_was_heard() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    let two = world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1]);
     world.processes[two].gateway.leave();
     while !world.processes[two].has_left {
         world.step(two);
@@ -411,10 +398,7 @@ fn who_has_left_may_come_back_whenever_the_end_of_its_process_was_heard() {
 
 #[test]
 fn who_leaves_gives_its_groups_away_and_shuts_nobody_out() {
-    let mut world = World::new();
-    let one = world.start(1, &[1, 3]);
-    let two = world.start(2, &[1, 3]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1, 3]);
     world.processes[one].gateway.leave();
     world.run(2);
     assert!(world.processes[one].has_left);
@@ -428,10 +412,7 @@ fn who_leaves_gives_its_groups_away_and_shuts_nobody_out() {
 
 #[test]
 fn without_the_cluster_disks_are_given_up_and_come_back_by_a_new_client() {
-    let mut world = World::new();
-    let one = world.start(1, &[1]);
-    let two = world.start(2, &[1]);
-    world.run(3);
+    let (mut world, one, two) = of_two(&[1]);
     world.cluster.is_away = true;
     world.run(3);
     assert_eq!(world.serving(one), [1]);

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::attach_place::{
-    Mounted, NAMESPACE, Place, has_block_devices, has_files, has_programs, shell,
+    Mounted, NAMESPACE, Place, has_block_devices, has_files, has_programs, shell, wait,
 };
 use super::harness::{BOUND, NQN, Running, Serve, skipped};
 
@@ -400,3 +400,25 @@ fn a_file_over_fuse_is_for_everybody_who_has_the_helper() {
 
 /// Of open(2), on most machines.
 const O_EXCL: i32 = 0o200;
+
+/// A container that was begun meanwhile has such a copy.
+#[test]
+fn a_file_whose_mount_was_copied_into_another_namespace_goes_by_force() {
+    let test = "a_file_whose_mount_was_copied_into_another_namespace_goes_by_force";
+    if !has_files(test) || !has_programs(test, &["unshare", "umount"]) {
+        return;
+    }
+    let place = Place::new();
+    let path = place.attach(&["ram:1M", "--as", "file", "--name", "one"]);
+    let mut copy = Command::new("unshare");
+    copy.args(["--mount", "--propagation", "private", "sleep", "600"]);
+    let copy = Running::spawn(&mut copy).expect("it starts");
+    let command = format!("/proc/{}/comm", copy.pid());
+    wait("the namespace is there", || {
+        fs::read_to_string(&command).is_ok_and(|name| name == "sleep\n")
+    });
+    assert!(shell(&format!("umount '{}'", path.display())));
+    assert_eq!(place.list()[0]["state"], "attached", "the copy keeps it");
+    place.run(&["detach", "one", "--force"]).exits(0);
+    assert!(place.list().is_empty());
+}
